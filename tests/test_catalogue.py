@@ -53,7 +53,7 @@ BY_TESTS = {
     "gradient-summed-at-own-initial-values": ("test_oracle.py", "gradients_causes.SUMMED_AT_OWN_INITIAL"),
     "method-missing": ("test_assertions.py", "ranks.METHOD_MISSING("),
     "initial-value-of-other-rank": ("test_wrappers.py", '"buffers_of_last_rank": "initial-value-of-other-rank"'),
-    "learning-rate-ends-early": ("test_audit_laws.py", '== "learning-rate-ends-early"'),
+    "learning-rate-ends-early": ("test_audit_laws_of_steps.py", '== "learning-rate-ends-early"'),
     "message-too-large": ("test_assertions.py", "ranks.MESSAGE_TOO_LARGE("),
 }
 """Causes that no fault shows, or only after more than a minute or in some drawn Jobs, with the test that shows each with a

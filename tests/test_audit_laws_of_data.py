@@ -1,0 +1,84 @@
+"""Laws of an audit on the samples of ranks."""
+
+from __future__ import annotations
+
+from audit_evidence import Event, backward, cause, evidence, step
+
+from ddpcheck.audit.laws import (
+    accumulation,
+    data,
+)
+from ddpcheck.audit.laws.law import LawVerdict
+
+
+def test_ranks_that_draw_from_all_samples() -> None:
+    def judged(*batches: str) -> LawVerdict:
+        """Every rank reads batches of rows; rank 1 reads those of the second half."""
+        loader = {"kind": "loader", "key": "l", "line": "train.py:4", "iterable": True, "workers": 0}
+        ranks = []
+        for rank in range(2):
+            events: list[Event] = [loader]
+            for rows in batches[rank * len(batches) // 2 :][: len(batches) // 2]:
+                batch = {
+                    "kind": "batch", "key": "l", "passed": 0, "grad": True, "rows": list(rows), "size": len(rows),
+                    "digest": "".join(rows), "line": "train.py:5", "indices": None,
+                }  # fmt: skip
+                events += [batch, backward()]
+            ranks.append(events)
+        return data.ranks_read_different_shards(evidence(*ranks))
+
+    alike = judged("abc", "bca", "dab", "abc", "bca", "cdb")
+    assert cause(alike) == "ranks-draw-alike"
+    assert "2 of 3" in alike.causes[0].headline
+    assert judged("abc", "bca", "dab", "abc", "cab", "bda").status == "held"
+    assert cause(judged("abc", "def", "cfa", "bde")) == "same-data-on-every-rank"
+    assert judged("abc", "def", "ghi", "jkl").status == "held"
+
+
+def reads(rows: list[str], indices: list[int] | None = None, *, iterable: bool = True) -> list[Event]:
+    """One batch that is trained on, with a digest for each sample."""
+    loader = {"kind": "loader", "key": "a", "iterable": iterable, "workers": 0, "line": "train.py:3", "size": 64}
+    kind = {"sampler": "Weighted", "batch_sampler": "BatchSampler", "subset": None, "base_size": 64, "batch_size": 8}
+    batch = {
+        "kind": "batch",
+        "key": "a",
+        "passed": 0,
+        "rows": rows,
+        "indices": indices,
+        "size": len(rows),
+        "grad": True,
+    }
+    end = {"kind": "epoch_end", "key": "a", "passed": 0, "cut": False}
+    return [{**loader, **kind}, {**batch, "step": 0, "digest": str(rows), "line": "train.py:5"}, backward(), end]
+
+
+def test_samples_of_an_iterable_data_set_that_come_to_several_ranks() -> None:
+    def judged(first: int, *again: int) -> LawVerdict:
+        own = [[f"row {row}" for row in range(begin, begin + 64)] for begin in (0, first)]
+        return data.ranks_read_different_shards(evidence(*(reads(rows + [rows[n] for n in again]) for rows in own)))
+
+    assert cause(judged(40)) == "shards-overlap"
+    assert judged(60).status == "held", "a few samples may be equal"
+    assert judged(40, 1).status == "held", "a rank gets a sample twice: they are drawn with replacement"
+
+
+def test_samples_that_are_drawn_with_replacement() -> None:
+    def judged(*own: list[int]) -> list[str]:
+        ranks = [reads([f"row {n}" for n in indices], indices, iterable=False) for indices in own]
+        laws = (data.ranks_read_different_shards, data.every_sample_is_used)
+        return [law(evidence(*ranks)).status for law in laws]
+
+    assert judged(list(range(32)), list(range(20, 52)))[0] == "broken"
+    twice = [[n // 2 for n in range(begin, begin + 32)] for begin in (0, 20)]
+    assert judged(*twice) == ["held", "held"]
+
+
+def test_a_loader_that_reads_ahead_ends_before_its_last_window_is_stepped() -> None:
+    window = [backward(0, root="DivBackward0"), backward(0, root="DivBackward0"), step(0)]
+    end: Event = {
+        "kind": "epoch_end", "key": "a", "loader": 0, "passed": 0, "batches": 4, "cut": False, "step": 1, "pending": 1,
+        "trained": True, "line": "train.py:5",
+    }  # fmt: skip
+    last = [backward(1, root="DivBackward0"), step(1)]
+    assert accumulation.windows_are_stepped(evidence([*window, end, *last])).status == "held"
+    assert accumulation.windows_are_stepped(evidence([*window, end])).status == "broken"

@@ -1,0 +1,291 @@
+"""Laws of an audit on gradients, and how gradients are compared."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from audit_evidence import OFF, WRAPPED, Event, backward, cause, compared, evidence, state, step
+
+from ddpcheck.audit import gradient_weights
+from ddpcheck.audit.evidence import Evidence, RunSeen, StepSeen
+from ddpcheck.audit.laws import (
+    constant_gradients,
+    gradients,
+)
+from ddpcheck.audit.laws.law import LawVerdict
+
+
+@pytest.mark.parametrize(
+    ("covered", "found"),
+    [
+        ("frozen", "parameter-unfrozen-after-wrapping"),
+        ("ignored", "parameter-not-synchronised"),
+        ("synchronised", "forward-bypasses-wrapper"),
+    ],
+)
+def test_unsynchronised_gradients(covered: str, found: str) -> None:
+    ranks = [[WRAPPED, backward(), step(grads=[value], covered=[covered])] for value in "ab"]
+    assert cause(gradients.gradients_are_synchronised(evidence(*ranks))) == found
+
+
+@pytest.mark.parametrize(
+    ("seen", "found"),
+    [
+        (compared(), "held"),
+        (compared(v=(1.0, 1.0), factor_one=2.0, off_one=OFF), "gradients-summed"),
+        (compared(factor_one=2.0, off_one=OFF), "gradients-scaled"),
+        (compared(factor_one=0.5, w=((1.0, 1.0),), off_one=OFF), "held"),
+        (compared(factor_one=1.1, factor_one_off=50.0, w=((0.3, 0.7),), off_one=OFF), "loss-normalised-per-rank"),
+        (compared(factor_one=1.1, factor_one_off=50.0, w=((1.0, 0.0),), off_one=OFF), "not judged"),
+        (compared(factor_one=1.1, factor_one_off=50.0, w_off=30.0, off_one=OFF), "loss-couples-samples"),
+        (compared(factor_one=1.1, factor_one_off=50.0, w_off=30.0, off_one=OFF, order_matters=True), "not judged"),
+        (compared(factor_one_off=50.0, v_off=OFF, off_one=OFF), "reduction-is-no-combination"),
+        (compared(not_comparable="random results do not fit together"), "not judged"),
+    ],
+)
+def test_gradients_against_one_process(seen: StepSeen, found: str) -> None:
+    """A table of answers of both mirrors, with the expected cause."""
+    ranks = [[state(0, **{"0.0": "p"}), backward(), step()] for _ in range(2)]
+    judged = gradients.gradients_equal_those_of_one_process(evidence(*ranks, compared=(seen,)))
+    assert (judged.causes[0].id if judged.causes else judged.status) == found
+
+
+def lossy(whole: float, own: float = 1.0, *, scale: float = 1.0, reduces: bool = False) -> Evidence:
+    """Gradients are half of one process's, whose loss is `whole`; the ranks' is `own`, times `scale`."""
+    reduced = {"kind": "collective", "op": "all_reduce", "step": 0, "loses_gradient": reduces, "line": "train.py:7"}
+    calls = [state(0, **{"0.0": "p"}), reduced, backward(loss=own, scale=scale, root="Fused"), step()]
+    alone = RunSeen(((backward(loss=whole, root="Fused"),),))
+    half = compared(factor_one=0.5, w=((1.0, 1.0),), off_one=OFF)
+    return replace(evidence(calls, calls, compared=(half,)), mirrors={"one": alone})
+
+
+def test_a_gradient_lost_in_the_loss_is_no_sum_over_samples() -> None:
+    judge = gradients.gradients_equal_those_of_one_process
+    assert judge(lossy(2.0)).status == "held"
+    assert cause(judge(lossy(1.0))) == "gradient-smaller-than-loss"
+    assert cause(judge(lossy(1.0, scale=2.0))) == "loss-factor-ignored"
+    assert cause(judge(lossy(1.0, reduces=True))) == "reduced-without-gradient"
+    assert judge(lossy(float("nan"), float("nan"))).status == "held"
+
+
+@pytest.mark.parametrize(
+    ("sums", "found"),
+    [
+        ((12.0, 28.0), "class-weights-normalised-per-rank"),
+        ((20.0, 20.0), "loss-normalised-per-rank"),
+        ((12.0, None), "loss-normalised-per-rank"),
+    ],
+)
+def test_class_weights_are_a_cause_if_their_sums_explain_the_gradient(
+    sums: tuple[float | None, ...], found: str
+) -> None:
+    ranks = [[state(0, **{"0.0": "p"}), backward(), step()] for _ in sums]
+    for events, own in zip(ranks, sums, strict=True):
+        if own is not None:
+            events += [
+                {"kind": "class_weights", "step": 0, "backwards": 0, "targets": 16, "weights": own, "line": "a.py:7"},
+                {"kind": "class_weights", "step": 1, "backwards": 0, "targets": 16, "weights": 9.0, "line": "a.py:7"},
+            ]
+    off = compared(factor_one=1.1, factor_one_off=50.0, w=((0.3, 0.7),), off_one=OFF)
+    judged = gradients.gradients_equal_those_of_one_process(evidence(*ranks, compared=(off,)))
+    assert cause(judged) == found
+    assert ("12, 28" in judged.causes[0].because) == (found == "class-weights-normalised-per-rank")
+
+
+def test_a_loss_that_is_divided_twice_has_the_factor_of_identical_ranks() -> None:
+    """A plain sum over samples that is averaged is N times as large in N identical ranks, and may be meant."""
+
+    def judged(factor_all: float, rate_of_one: float = 0.1) -> LawVerdict:
+        ranks = [[state(0, **{"0.0": "p"}), backward(), step()] for _ in range(2)]
+        seen = compared(factor_one=0.5, factor_all=factor_all, w=((1.0, 1.0),), off_one=OFF)
+        one = RunSeen(((step(groups=[{"lr": rate_of_one}]),),))
+        return gradients.gradients_equal_those_of_one_process(
+            replace(evidence(*ranks, compared=(seen,)), mirrors={"one": one})
+        )
+
+    assert cause(judged(1.0)) == "loss-divided-twice"
+    assert judged(0.5).status == "held"
+    assert judged(1.0, rate_of_one=0.05).status == "held", "a rate that grows with the world size makes up for it"
+
+
+@pytest.mark.parametrize(
+    ("firsts", "columns", "found"),
+    [
+        ((0, 0), 64, "targets-not-shifted-by-rank"),
+        ((0, 32), 64, "loss-couples-samples"),
+        ((0, 0), 32, "loss-couples-samples"),
+    ],
+)
+def test_targets_of_gathered_features(firsts: tuple[int, ...], columns: int, found: str) -> None:
+    def positions(first: int) -> Event:
+        shape = {"rows": 32, "columns": columns}
+        return {"kind": "positions", "step": 0, **shape, "first": first, "line": "train.py:6"}
+
+    ranks = [[state(0, **{"0.0": "p"}), positions(first), backward(), step()] for first in firsts]
+    off = compared(factor_one=1.1, factor_one_off=50.0, w_off=30.0, off_one=OFF)
+    assert cause(gradients.gradients_equal_those_of_one_process(evidence(*ranks, compared=(off,)))) == found
+
+
+def test_a_value_that_each_rank_has_of_its_own() -> None:
+    def judged(*digests: str, line: str = "train.py:7") -> LawVerdict:
+        used = [
+            {"kind": "constant", "step": 1, "digest": each, "shape": [4], "line": line if n else "train.py:7"}
+            for n, each in enumerate(digests)
+        ]
+        ranks = [[state(0, **{"0.0": "p"}), each, backward(), step()] for each in used]
+        off = compared(factor_one=1.1, factor_one_off=50.0, w_off=30.0, off_one=OFF)
+        return gradients.gradients_equal_those_of_one_process(evidence(*ranks, compared=(off,)))
+
+    assert cause(judged("a", "b")) == "value-differs-between-ranks"
+    assert cause(judged("a", "a")) == cause(judged("a", "b", line="train.py:9")) == "loss-couples-samples"
+
+
+def test_parts_of_split_gradients_with_factors_of_their_own() -> None:
+    wanted = {"a": np.array([1.0, 2.0, 0.0, 4.0]), "b": np.array([3.0, -3.0])}
+    apart = {"a": wanted["a"] * [0.5, 0.5, 1.0, 1.0], "b": wanted["b"] * [0.5, 1.0]}
+    assert gradient_weights.factors_of_parts(apart, wanted, 2) == (0.5, 1.0)
+    assert gradient_weights.factors_of_parts({name: 0.5 * each for name, each in wanted.items()}, wanted, 2) == ()
+    noisy = {"a": wanted["a"] * [0.5, 0.7, 1.0, 1.0], "b": apart["b"]}
+    assert gradient_weights.factors_of_parts(noisy, wanted, 2) == ()
+    off = compared(factor_one_off=50.0, v_off=OFF, off_one=OFF, part_factors=(0.5, 1.0))
+    ranks = [[state(0, **{"0.0": "p"}), backward(), step()] for _ in range(2)]
+    judged = gradients.gradients_equal_those_of_one_process(evidence(*ranks, compared=(off,)))
+    assert cause(judged) == "parts-scaled-apart"
+
+
+def test_a_later_step_whose_gradients_are_not_synchronised_is_not_compared() -> None:
+    """The last window of an epoch ends inside no_sync: the law of synchronised gradients says so."""
+    ranks = [[state(0, **{"0.0": "p"}), backward(), step(), step(1, grads=[value])] for value in "ab"]
+    off = compared(step=1, factor_one=1.1, factor_one_off=50.0, w_off=30.0, off_one=OFF)
+    judged = gradients.gradients_equal_those_of_one_process(evidence(*ranks, compared=(compared(), off)))
+    assert judged.status == "held"
+    assert "step 1 not judged" in judged.observation
+
+
+def test_gradients_behind_a_communication_hook() -> None:
+    def judged(name: str, **changes: Any) -> LawVerdict:
+        hook = {"kind": "comm_hook", "name": name, "line": "train.py:4"}
+        ranks = [[hook, state(0, **{"0.0": "p"}), backward(), step()] for _ in range(2)]
+        return gradients.gradients_equal_those_of_one_process(evidence(*ranks, compared=(compared(**changes),)))
+
+    assert "float16" in judged("fp16_compress_hook").observation
+    changed: dict[str, Any] = {"factor_one_off": 50.0, "v_off": OFF, "off_one": OFF}
+    assert judged("powerSGD_hook", **changed).status == "not judged"
+    assert judged("powerSGD_hook", **changed, w_off=9.0, w=((0.3, 0.7),)).status == "not judged"
+    assert cause(judged("powerSGD_hook", **changed, w=((0.3, 0.7),))) == "loss-normalised-per-rank"
+
+
+def test_a_factor_is_seen_before_a_hook_begins_to_compress() -> None:
+    hook = {"kind": "comm_hook", "name": "powerSGD_hook", "line": "train.py:4"}
+    ranks = [[hook, state(0, **{"0.0": "p"}), backward(), step(), step(1)] for _ in range(2)]
+    twice = compared(factor_one=2.0, off_one=OFF, w=((0.25, 0.25),))
+    compressed = compared(step=1, factor_one=1.7, factor_one_off=80.0, off_one=OFF, v_off=OFF)
+    judge = gradients.gradients_equal_those_of_one_process
+    assert cause(judge(evidence(*ranks, compared=(twice, compressed)))) == "gradients-scaled"
+    assert judge(evidence(*ranks, compared=(compared(), compressed))).status == "not judged"
+
+
+def test_equal_gradients_that_are_clipped_by_different_norms() -> None:
+    def clipped(*norms: float) -> LawVerdict:
+        clips = [
+            {"kind": "clip", "step": 0, "number": 1, "digests": ["a"], "norm": norm, "line": "train.py:8"}
+            for norm in norms
+        ]
+        return gradients.clipping_comes_last(evidence(*([clip, step()] for clip in clips)))
+
+    assert clipped(2.0, 2.0000001).status == "held"
+    assert cause(clipped(2.0, 1.4)) == "clip-by-own-part"
+
+
+def trained(**changes: Any) -> Evidence:
+    """Three steps on two ranks with different batches. changes: of a step's fields, by name: by rank, by step."""
+    ranks: list[list[Event]] = []
+    for rank in range(2):
+        events: list[Event] = []
+        for number in range(3):
+            own = {name: value[rank][number] for name, value in changes.items() if name != "loss"}
+            events.append(
+                {"kind": "batch", "step": number, "digest": f"{rank}{number}", "grad": True, "line": "train.py:6"}
+            )
+            loss = changes["loss"][rank][number] if "loss" in changes else float(number)
+            events.append(backward(step=number, loss=loss))
+            fields = {"local": [f"{rank}{number}"], "patterns": [""], "clipped": False, "called": True, "reached": True}
+            events.append(step(number, **{**fields, "grads": [f"{number}"], **own}))
+        ranks.append(events)
+    return evidence(*ranks)
+
+
+def test_gradients_that_do_not_depend_on_the_data() -> None:
+    judge = gradients.gradients_depend_on_the_data
+    assert judge(trained()).status == "held"
+    stale = [[["a"]] * 3] * 2
+    assert cause(judge(trained(grads=stale))) == "reduced-gradients-stale"
+    assert judge(trained(grads=stale, clipped=[[True] * 3] * 2)).status == "held", (
+        "clipping by value gives one magnitude"
+    )
+    assert judge(trained(grads=stale, patterns=[[["even"]] * 3] * 2)).status == "held", "signs say nothing"
+    one_loss = [[0.5] * 3] * 2
+    assert cause(judge(trained(grads=stale, local=stale, loss=one_loss))) == "gradients-constant"
+    assert judge(trained(grads=stale, local=stale)).status == "held", (
+        "the loss is linear: it changes, its gradient does not"
+    )
+    still = [[[{"lr": 0.0}]] * 3] * 2
+    assert judge(trained(grads=stale, local=stale, loss=one_loss, groups=still)).status == "held"
+    alike = [[["0"], ["1"], ["2"]]] * 2
+    assert judge(trained(local=alike)).status == "held", "the model's inputs may be constant"
+    assert cause(judge(trained(local=alike, reached=[[False] * 3] * 2))) == "gradients-constant"
+    assert judge(trained(local=alike, reached=[[False] * 3] * 2, called=[[False] * 3] * 2)).status == "held"
+
+
+def test_units_that_are_copies() -> None:
+    judge = constant_gradients.units_are_not_copies
+    assert judge(trained()).status == "held"
+    assert cause(judge(trained(patterns=[[["rows"]] * 3] * 2))) == "units-stay-alike"
+    assert judge(trained(patterns=[[["rows"], ["rows"], [""]]] * 2)).status == "held"
+    assert judge(evidence([step()], [step()])).status == "not judged"
+
+
+def test_gradients_that_only_some_ranks_looked_at_are_not_compared() -> None:
+    """One rank has digests and the other none: that is no difference."""
+    looked, not_looked = step(1, looked=True, grads=["b"]), step(1, looked=False, grads=[])
+    start = [state(0, **{"0.0": "p"}), step()]
+    seen = evidence([*start, looked], [*start, not_looked])
+    assert gradients.gradients_are_synchronised(seen).note == "equal in all bits in 1 step"
+    other = evidence([*start, looked], [*start, step(1, looked=True, grads=["c"])])
+    assert gradients.gradients_are_synchronised(other).status == "broken"
+    clips: list[list[Event]] = [
+        [{"kind": "clip", "step": 1, "number": 1, "digests": each, "norm": 1.0, "line": "train.py:8"}]
+        for each in (["b"], None)
+    ]
+    apart = evidence(*([*start, *clip, own] for clip, own in zip(clips, (looked, not_looked), strict=True)))
+    assert gradients.clipping_comes_last(apart).status == "held"
+
+
+def test_weights_by_least_squares() -> None:
+    g = np.random.default_rng(0)
+    terms = [{"a": g.normal(size=20), "b": g.normal(size=3)} for _ in range(3)]
+    target = {name: 0.2 * terms[0][name] + 0.3 * terms[1][name] + 0.5 * terms[2][name] for name in ("a", "b")}
+    fit = gradient_weights.fit(target, terms)
+    assert fit.weights == pytest.approx((0.2, 0.3, 0.5))
+    assert max(fit.off.values()) < 1e-12
+    target["b"] = target["b"] + 1.0
+    assert gradient_weights.fit(target, terms).off["b"] > 0.5
+
+
+def test_tolerances_come_from_the_noise() -> None:
+    whole = {name: np.ones(4) for name in "abc"}
+    tolerance, _ = gradient_weights.tolerances(whole, {**whole, "a": np.ones(4) * (1 + 1e-6)}, [whole])
+    assert tolerance["a"] > gradient_weights.NOISE * 1.9e-6 > tolerance["b"]
+    _, noise = gradient_weights.tolerances(whole, {name: np.zeros(4) for name in "abc"}, [whole])
+    assert gradient_weights.order_matters(whole, {name: np.zeros(4) for name in "abc"})
+    assert not gradient_weights.order_matters(whole, {name: np.ones(4) * (1 + 1e-6) for name in "abc"})
+    assert noise == 0.0, "a loss that depends on the order of samples shows no rounding"
+
+
+def test_nonfinite_values_match_no_hypothesis() -> None:
+    made = gradient_weights.fit({"w": np.array([np.nan, 1.0])}, [{"w": np.ones(2)}])
+    assert made.weights == (0.0,)
+    assert made.off == {"w": float("inf")}

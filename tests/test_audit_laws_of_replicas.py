@@ -1,0 +1,119 @@
+"""Laws of an audit on models, buffers and optimizers."""
+
+from __future__ import annotations
+
+import pytest
+from audit_evidence import OFF, WRAPPED, Event, backward, cause, compared, evidence, state, step
+
+from ddpcheck.audit.evidence import Evidence
+from ddpcheck.audit.laws import (
+    gradients,
+    replicas,
+)
+
+
+def test_replicas() -> None:
+    def names(parameter: str, *, later: str = "w", buffer: str = "s", module: str = "m") -> list[Event]:
+        return [state(0, **{"0.0": parameter}), state(1, **{"0.0": later, "b0.codes": buffer, "m1.weight": module})]
+
+    same = evidence(names("p"), names("p"))
+    assert replicas.ranks_start_from_the_same_parameters(same).status == "held"
+    assert replicas.replicas_stay_equal(same).status == "held"
+    start = evidence(names("p"), names("q"))
+    assert cause(replicas.ranks_start_from_the_same_parameters(start)) == "different-initial-parameters"
+    assert replicas.replicas_stay_equal(start).status == "not judged"
+    assert cause(replicas.replicas_stay_equal(evidence(names("p"), names("p", later="x")))) == "replicas-drift"
+    assert cause(replicas.buffers_are_equal(evidence(names("p"), names("p", buffer="x")))) == "buffers-differ"
+    models = evidence(names("p"), names("p", module="x"))
+    assert cause(replicas.evaluated_models_are_equal(models)) == "evaluated-models-differ"
+
+
+def sends(digest: str, buffer: str = "book.codes", step: int = 2) -> Event:
+    made: Event = {"kind": "collective", "op": "broadcast", "step": step, "line": "train.py:6"}
+    return made | {"buffer": buffer, "root": 0, "digest": digest}
+
+
+@pytest.mark.parametrize(
+    ("buffer", "lost"), [("book.codes", True), ("norm.running_mean", False)], ids=["codes", "statistics"]
+)
+def test_updates_of_buffers_may_be_lost(buffer: str, lost: bool) -> None:
+    by_the_script = replicas.buffers_are_equal(evidence([sends("a", buffer)], [sends("b", buffer)]))
+    assert [each.id for each in by_the_script.causes] == ["buffer-of-one-rank"] * lost
+    wrapped = evidence(*([WRAPPED, state(1, **{f"b0.{buffer}": digest})] for digest in "ab"))
+    by_the_wrapper = replicas.buffers_are_equal(wrapped)
+    assert (by_the_wrapper.status, buffer in by_the_wrapper.observation) == ("held", lost)
+    for right in (evidence([sends("a")], [sends("a")]), evidence([sends("a", step=0)], [sends("b", step=0)])):
+        assert replicas.buffers_are_equal(right).status == "not judged"
+
+
+def module(name: str = "Teacher") -> Event:
+    return {"kind": "module", "name": name, "place": 0}
+
+
+@pytest.mark.parametrize(
+    ("digests", "found"),
+    [
+        (("aa", "bb"), "untrained-parameters-start-different"),
+        (("ab", "cd"), "untrained-parameters-start-different"),
+        (("aa", "ab"), "evaluated-models-differ"),
+    ],
+    ids=["frozen", "updated on all ranks", "updated on one rank"],
+)
+def test_untrained_parameters(digests: tuple[str, str], found: str) -> None:
+    ranks = [[module(), *(state(n + 1, **{"m0.weight": value}) for n, value in enumerate(own))] for own in digests]
+    seen = evidence(*ranks)
+    assert cause(replicas.evaluated_models_are_equal(seen)) == found
+
+
+def test_gradients_of_ranks_with_different_teachers_are_not_judged() -> None:
+    ranks = [[module(), state(0, **{"0.0": "p", "m0.weight": own}), backward(), step()] for own in "ab"]
+    off = compared(factor_one=1.1, factor_one_off=50.0, w_off=30.0, off_one=OFF)
+    judged = gradients.gradients_equal_those_of_one_process(evidence(*ranks, compared=(off,)))
+    assert judged.status == "not judged"
+    assert "Teacher" in judged.note
+
+
+def dealt_out(*sent: str) -> Evidence:
+    """Rank 0 steps a and c, rank 1 steps b. sent: the digests of c on the ranks after a step."""
+    ranks: list[list[Event]] = []
+    for own, others, last in zip(("ac", "b"), ("b", "ac"), sent, strict=True):
+        events: list[Event] = [{"kind": "group", "optimizer": 0, "line": "train.py:4"}]
+        events.append({"kind": "names", "names": {f"0.{place}": name for place, name in enumerate(own)}})
+        for number in range(2):
+            digests = {name: f"{name}{number}" for name in "abc"}
+            digests["c"] = last if number else digests["c"]
+            keys = {f"0.{place}": digests[name] for place, name in enumerate(own)}
+            keys |= {f"m0.{name}": digests[name] for name in others}
+            events += [state(number, **keys), step(number, grads=list(own))]
+        ranks.append(events)
+    return evidence(*ranks)
+
+
+def test_optimizers_that_hold_parts_of_the_parameters() -> None:
+    right = dealt_out("c1", "c1")
+    assert replicas.ranks_start_from_the_same_parameters(right).status == "held"
+    assert replicas.replicas_stay_equal(right).status == "held"
+    assert gradients.gradients_are_synchronised(right).status == "not judged"
+    found = replicas.replicas_stay_equal(dealt_out("c1", "c0")).causes
+    assert [each.id for each in found] == ["parameter-not-sent-by-its-owner", "replicas-drift"]
+    assert (found[0].get("rank"), found[0].get("parameter")) == (0, "c")
+
+
+def test_drift_is_told_with_the_last_step_in_which_parameters_are_equal() -> None:
+    own = [state(0, **{"0.0": "p"}), step(), state(6, **{"0.0": "q"}), state(12, **{"0.0": "r"})]
+    other = [*own[:3], state(12, **{"0.0": "s"})]
+    headline = replicas.replicas_stay_equal(evidence(own, other)).headline
+    assert "1 parameter differs in step 12" in headline
+    assert "in step 6 they are equal" in headline
+
+
+def test_split_parameters_that_are_put_together_are_judged() -> None:
+    split = [
+        {"kind": "sharded", "optimizer": 0, "line": "train.py:4"},
+        {"kind": "gathered", "count": 1, "line": "train.py:7"},
+    ]
+    ranks = [[*split, state(0, **{"0.0": "p"}), step(), state(1), step(1, grads=[""])] for _ in range(2)]
+    seen = evidence(*ranks)
+    assert replicas.ranks_start_from_the_same_parameters(seen).status == "held"
+    assert gradients.gradients_are_synchronised(seen).note == "equal in all bits in 1 step"
+    assert replicas.replicas_stay_equal(seen).note == "equal in all bits in 1 step, last in step 0"

@@ -1,0 +1,89 @@
+"""Laws of an audit on metrics, checkpoints and resumed runs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from audit_evidence import Event, cause, evidence, step
+
+from ddpcheck.audit.evidence import RunSeen
+from ddpcheck.audit.laws import (
+    batch_means,
+    results,
+    resuming,
+    steps,
+)
+
+
+def test_evaluations_that_read_samples_twice_are_noted() -> None:
+    def judged(read: int, *mentions: str) -> str:
+        loader = {"kind": "loader", "key": "v", "size": 100, "line": "train.py:4"}
+        batch = {"kind": "batch", "key": "v", "passed": 0, "size": read, "grad": False, "step": 3}
+        end = {"kind": "epoch_end", "key": "v", "passed": 0, "cut": False}
+        events = [{"kind": "begin", "mentions": list(mentions)}, loader, batch, end]
+        return results.metrics_are_combined(evidence(events, events)).observation
+
+    assert "128 samples of 100" in judged(64)
+    assert judged(50) == judged(64, "gather_for_metrics") == judged(100) == ""
+
+
+def test_a_checkpoint_that_one_rank_reads_in_the_middle() -> None:
+    def judged(number: int) -> list[str]:
+        load = {"kind": "load", "path": "best.pt", "step": number, "line": "train.py:7"}
+        ranks = [[load, step(3, groups=[{"lr": 0.1}])], [step(3, groups=[{"lr": 0.2}])]]
+        return [each.id for each in steps.hyperparameters_are_equal(evidence(*ranks)).causes]
+
+    assert judged(2) == ["state-restored-on-one-rank", "learning-rate-differs"]
+    assert judged(0) == judged(4) == ["learning-rate-differs"], "at the start, and after the difference"
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [([0.5], True), ([1.5, 3.0], True), ([1.5], False), ([0.6], False), ([19.0, 38.0], False)],
+)
+def test_a_mean_of_batch_means_is_a_note(values: list[float], told: bool) -> None:
+    end = {"kind": "epoch_end", "batches": 3, "sizes": [16, 6], "means": [{"plain": 0.5, "weighted": 0.6}]}
+    call = {"kind": "collective", "op": "all_reduce", "values": values, "line": "train.py:15"}
+    judged = batch_means.means_weigh_batches_by_their_samples(evidence([end, call]))
+    assert (judged.status, "train.py:15" in judged.observation) == ("held", told)
+    equal = evidence([{**end, "means": []}, call])
+    assert batch_means.means_weigh_batches_by_their_samples(equal).status == "not judged"
+
+
+@pytest.mark.parametrize(
+    ("samples", "draws", "other"),
+    [
+        ("x", "r", "parameters, or other random draws that were not recorded"),
+        ("y", "r", "samples"),
+        ("x", "s", "random draws"),
+        ("y", "s", "samples and random draws"),
+    ],
+)
+def test_a_resumed_run_is_told_by_the_inputs_that_differ(samples: str, draws: str, other: str) -> None:
+    def run(number: int, gradient: str, samples: str, draws: str) -> list[Event]:
+        batch = {"kind": "batch", "step": number, "digest": samples, "grad": True}
+        draw = {"kind": "draw", "step": number, "digest": draws}
+        return [batch, draw, step(number, grads=[gradient], after=[])]
+
+    def seen(*events: Event) -> RunSeen:
+        return RunSeen(((*events, {"kind": "end", "why": "finished", "step": 1}),) * 2, ("",) * 2)
+
+    first = run(0, "a", "x", "r")
+    again = seen(*run(0, "c", samples, draws))
+    whole = evidence(*[[*first, *run(1, "b", "x", "r")]] * 2)
+    found = resuming.resumed_runs_go_on(replace(whole, mirrors={"interrupted": seen(*first), "resumed": again}))
+    assert found.causes[0].get("what") == f"gradients differ: other {other} in step 1"
+
+
+def test_checkpoints() -> None:
+    def save(path: str, prefix: bool = False) -> Event:
+        return {"kind": "save", "path": path, "prefix": prefix, "step": 3, "line": "train.py:20"}
+
+    judge = results.one_rank_writes_each_checkpoint
+    assert judge(evidence([save("/x/a.pt")], [save("/x/b.pt")])).status == "held"
+    assert cause(judge(evidence([save("/x/a.pt")], [save("/x/a.pt")]))) == "checkpoint-written-by-several-ranks"
+    loaded: Event = {"kind": "loaded", "missing": 4, "names": 4, "prefix": True, "step": 3, "line": "train.py:25"}
+    fits = results.checkpoints_fit_the_bare_model
+    assert fits(evidence([save("/x/a.pt", True)], [])).status == "held"
+    assert cause(fits(evidence([save("/x/a.pt", True), loaded], []))) == "checkpoint-has-wrapper-prefix"

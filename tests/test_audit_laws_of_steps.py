@@ -1,0 +1,159 @@
+"""Laws of an audit on windows, hyperparameters, schedules and random draws."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from audit_evidence import Event, backward, cause, evidence, step
+
+from ddpcheck.audit.evidence import Evidence
+from ddpcheck.audit.laws import (
+    accumulation,
+    randomness,
+    schedules,
+    steps,
+)
+from ddpcheck.audit.laws.law import LawVerdict
+
+
+def test_hyperparameters() -> None:
+    assert steps.hyperparameters_are_equal(evidence([step()], [step()])).status == "held"
+    other = step(groups=[{"lr": 0.2}])
+    assert cause(steps.hyperparameters_are_equal(evidence([step()], [other]))) == "learning-rate-differs"
+    a, b = (step(groups=[{"lr": 0.1, "weight_decay": w}]) for w in (0.0, 0.1))
+    found = steps.hyperparameters_are_equal(evidence([a], [b]))
+    assert cause(found) == "hyperparameters-differ"
+    assert found.causes[0].get("name") == "weight_decay"
+
+
+def test_a_scaler_that_looks_at_local_gradients() -> None:
+    def events(grads: str, stepped: bool = True) -> list[Event]:
+        unscale: Event = {"kind": "unscale", "step": 0, "grads": [grads], "line": "train.py:7"}
+        return [unscale, {"kind": "scaled_step", "step": 0, "stepped": stepped, "scale": 8.0, "line": "train.py:9"}]
+
+    judge = steps.ranks_skip_the_same_steps
+    assert judge(evidence(events("a"), events("a"))).status == "held"
+    assert cause(judge(evidence(events("a"), events("b")))) == "scaler-checks-own-gradients"
+    assert cause(judge(evidence(events("a"), events("a", stepped=False)))) == "skipped-step-differs"
+
+
+def scheduled(
+    places: list[int], rates: list[float] | None = None, *, length: int | None = 16, why: str = "finished", **begin: Any
+) -> Evidence:
+    """Two epochs of 4 batches of 4 on each of 2 ranks, from 32 samples. places: of the schedule, before each step."""
+    loader = {"kind": "loader", "key": "a", "size": 32, "batch_size": 4, "batches": 4, "line": "train.py:3"}
+    events: list[Event] = [{"kind": "begin", "mentions": [], **begin}, loader]
+    events.append(
+        {"kind": "schedule", "schedule": 0, "optimizer": 0, "name": "OneCycleLR", "length": length, "line": "a.py:4"}
+    )
+    for number, place in enumerate(places):
+        events.append({"kind": "batch", "key": "a", "passed": number // 4, "grad": True, "step": number})
+        rate = rates[number] if rates else 0.1
+        events += [backward(step=number), step(number, schedules=[place], groups=[{"lr": rate}])]
+    events.append({"kind": "end", "why": why})
+    return evidence(events, events)
+
+
+def test_schedules_for_the_steps_of_one_process() -> None:
+    judge = schedules.schedules_fit_the_run
+    assert cause(judge(scheduled(list(range(8))))) == "schedule-made-for-one-process"
+    assert judge(scheduled(list(range(8)), length=8)).status == "held"
+    assert judge(scheduled(list(range(8)), length=20)).status == "held", "no number of batches of one process"
+    assert judge(scheduled(list(range(0, 16, 2)))).status == "held", "stepped once for each rank"
+    assert judge(scheduled(list(range(8)), why="enough")).status == "held", "the run was not watched to its end"
+    assert judge(scheduled(list(range(8)), mentions=["break"])).status == "held", "training may have ended early"
+    assert judge(evidence([step()], [step()])).status == "not judged"
+
+
+def judged_rates(*rates: float, each: int = 1, why: str = "finished") -> LawVerdict:
+    """each: the number of times that the schedule advances in a step."""
+    places = list(range(0, each * len(rates), each)) if each else [0] * len(rates)
+    return schedules.schedules_fit_the_run(scheduled(places, list(rates), length=None, why=why))
+
+
+def test_a_learning_rate_that_is_zero_long_before_the_end() -> None:
+    assert cause(judged_rates(*[0.2] * 8, *[0.0] * 8)) == "learning-rate-ends-early"
+    for note in (judged_rates(*[0.2] * 8, *[0.0] * 8, each=0), judged_rates(*[0.2] * 20, *[0.0] * 6)):
+        assert (note.status, "learning rate is 0" in note.observation) == ("held", True), "one process may do the same"
+    for silent in (judged_rates(0.4, 0.3, 0.2, 0.1, 0.0), judged_rates(*[0.0] * 8), judged_rates(*[0.0] * 5, 0.2, 0.1)):
+        assert (silent.status, silent.observation) == ("held", "")
+
+
+def test_a_schedule_that_counts_ranks() -> None:
+    fast = (8.0, 7.0, 6.0, 5.0, 4.0, 3.0, *[2.0] * 6)
+    assert cause(judged_rates(*fast, each=2)) == "schedule-counts-ranks"
+    assert cause(judged_rates(0.4, 0.3, 0.2, *[0.0] * 5, each=2, why="enough")) == "schedule-counts-ranks"
+    assert judged_rates(*fast).status == "held", "it advances once in each step, and ends early as it is meant to"
+    assert judged_rates(*fast[:6], 2.0, 1.0, 0.5, 0.4, 0.3, 0.2, each=2).status == "held", "it falls until the end"
+    assert judged_rates(8.0, *[2.0] * 11, each=2).status == "held", "it ends elsewhere"
+    assert judged_rates(*fast, each=2, why="enough").status == "held", "the run was not watched to its end"
+
+
+def test_windows() -> None:
+    def run(scale: float, last: float, sizes: tuple[int, ...] = (4, 4, 2), root: str = "NllLoss") -> Evidence:
+        events: list[Event] = []
+        for number, size in enumerate(sizes):
+            own = last if size < 4 else scale
+            events += [backward(place, step=number, scale=own, root=root) for place in range(size)]
+            events.append(step(number, backwards=size))
+        return evidence(events, events)
+
+    judge = accumulation.windows_divide_by_their_size
+    assert judge(run(0.25, 0.5)).status == "held"
+    assert cause(judge(run(1.0, 1.0))) == "accumulation-not-divided"
+    assert cause(judge(run(0.25, 0.25))) == "last-window-divided-by-full-count"
+    assert judge(run(1.0, 1.0, root="Div")).status == "held"
+    assert judge(run(1.0, 1.0, sizes=(1, 1))).status == "not judged"
+
+
+@pytest.mark.parametrize(
+    ("sizes", "scales", "told"),
+    [
+        ((16, 16, 6), (1 / 3, 1 / 3, 1 / 3), True),
+        ((16, 16, 6), (16 / 38, 16 / 38, 6 / 38), False),
+        ((16, 16, 16), (1 / 3, 1 / 3, 1 / 3), False),
+    ],
+)
+@pytest.mark.parametrize("mean", [True, False])
+def test_micro_batches_of_different_sizes_that_count_alike_are_a_note(
+    sizes: tuple[int, ...], scales: tuple[float, ...], told: bool, mean: bool
+) -> None:
+    events: list[Event] = []
+    for number, (size, scale) in enumerate(zip(sizes, scales, strict=True)):
+        events.append(
+            {"kind": "batch", "step": 0, "size": size, "grad": True, "key": "a", "passed": 0, "number": number}
+        )
+        events.append(backward(number, scale=scale, mean=mean))
+    judged = accumulation.windows_divide_by_their_size(evidence([*events, step(backwards=3)]))
+    assert judged.status == "held"
+    assert ("16, 16, 6" in judged.observation) == (told and mean), "a sum may have been divided before"
+
+
+def draw(digest: str, shape: list[int], line: str = "train.py:6") -> Event:
+    return {
+        "kind": "draw", "op": "bernoulli_", "key": f"bernoulli_ {line} 0", "step": 0, "digest": digest, "shape": shape,
+        "line": line, "integer": False, "training": True, "backwards": 0,
+    }  # fmt: skip
+
+
+def test_random_draws() -> None:
+    judge = randomness.random_streams_are_as_asked
+    different = evidence([draw("a", [8, 4])], [draw("b", [8, 4])])
+    same = evidence([draw("a", [8, 4])], [draw("a", [8, 4])])
+    assert judge(different).status == "held"
+    assert cause(judge(same)) == "same-random-draws-on-every-rank"
+    number = evidence([draw("a", [])], [draw("a", [])])
+    assert judge(number).status == "not judged", "one number belongs to the whole step"
+    assert judge(replace(same, random_streams="equal")).status == "held"
+    assert cause(judge(replace(different, random_streams="equal"))) == "random-draws-differ"
+    assert (
+        cause(judge(replace(evidence([draw("a", [])], [draw("b", [])]), random_streams="equal")))
+        == "random-draws-differ"
+    )
+    assert judge(replace(same, random_streams="any")).status == "not judged"
+    uneven = evidence([draw("a", [8, 4])], [draw("b", [6, 4])])
+    assert judge(replace(uneven, random_streams="equal")).status == "not judged", (
+        "a shorter last batch has a shorter draw"
+    )
