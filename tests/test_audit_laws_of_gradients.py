@@ -53,12 +53,16 @@ def test_gradients_against_one_process(seen: StepSeen, found: str) -> None:
     assert (judged.causes[0].id if judged.causes else judged.status) == found
 
 
-def lossy(whole: float, own: float = 1.0, *, scale: float = 1.0, reduces: bool = False) -> Evidence:
-    """Gradients are half of one process's, whose loss is `whole`; the ranks' is `own`, times `scale`."""
+def lossy(
+    whole: float, own: float = 1.0, *, scale: float = 1.0, reduces: bool = False, factor_all: float = 0.0
+) -> Evidence:
+    """Gradients are half of one process's, whose loss is `whole`, and `factor_all` of two identical ranks'. The ranks' loss is
+    `own`, times `scale`.
+    """
     reduced = {"kind": "collective", "op": "all_reduce", "step": 0, "loses_gradient": reduces, "line": "train.py:7"}
     calls = [state(0, **{"0.0": "p"}), reduced, backward(loss=own, scale=scale, root="Fused"), step()]
-    alone = RunSeen(((backward(loss=whole, root="Fused"),),))
-    half = compared(factor_one=0.5, w=((1.0, 1.0),), off_one=OFF)
+    alone = RunSeen(((backward(loss=whole, root="Fused"), step()),))
+    half = compared(factor_one=0.5, factor_all=factor_all, w=((1.0, 1.0),), off_one=OFF)
     return replace(evidence(calls, calls, compared=(half,)), mirrors={"one": alone})
 
 
@@ -66,6 +70,8 @@ def test_a_gradient_lost_in_the_loss_is_no_sum_over_samples() -> None:
     judge = gradients.gradients_equal_those_of_one_process
     assert judge(lossy(2.0)).status == "held"
     assert cause(judge(lossy(1.0))) == "gradient-smaller-than-loss"
+    assert cause(judge(lossy(1.0, factor_all=1.0))) == "gradient-smaller-than-loss"
+    assert cause(judge(lossy(2.0, factor_all=1.0))) == "loss-divided-twice"
     assert cause(judge(lossy(1.0, scale=2.0))) == "loss-factor-ignored"
     assert cause(judge(lossy(1.0, reduces=True))) == "reduced-without-gradient"
     assert judge(lossy(float("nan"), float("nan"))).status == "held"

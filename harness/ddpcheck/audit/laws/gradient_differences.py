@@ -80,14 +80,14 @@ def _scaled(
 ) -> LawVerdict:
     """All gradients are those of one process, times one factor. first: the first step whose gradients differ."""
     ranks, factor, line = evidence.ranks, first.factor_one, backward_line(evidence, first.step)
-    if _divided_twice(evidence, steps):
-        return broken(headline, causes.LOSS_DIVIDED_TWICE(ranks=ranks, line=line), details=details)
     if near(factor, 1 / ranks) and (
         (all(near(v, 1 / ranks) for v in first.v) and _all_near(first.w, 1.0))
         or (_sees_updates(evidence) and near(first.factor_all, 1 / ranks) and first.factor_all_off <= 1)
     ):
         if cause := lost_in_the_loss(evidence, [step.step for step in steps], line):
             return broken(headline, cause, details=details)
+        if _divided_twice(evidence, steps):
+            return broken(headline, causes.LOSS_DIVIDED_TWICE(ranks=ranks, line=line), details=details)
         return held(
             observation=f"every gradient is 1/{ranks} of one process's: the loss is a sum over samples and the ranks' "
             "gradients are averaged. This is right if the learning rate is meant so"
