@@ -203,6 +203,7 @@ def test_equal_gradients_that_are_clipped_by_different_norms() -> None:
         return gradients.clipping_comes_last(evidence(*([clip, step()] for clip in clips)))
 
     assert clipped(2.0, 2.0000001).status == "held"
+    assert clipped(float("inf"), float("inf")).status == "held", "a loss scale may overflow"
     assert cause(clipped(2.0, 1.4)) == "clip-by-own-part"
 
 

@@ -12,7 +12,7 @@ from ..evidence import Evidence
 from .constant_gradients import constant_gradients
 from .gradient_differences import backward_line, difference_from_one_process, gathers
 from .law import LawVerdict, broken, held, not_judged
-from .losses import near
+from .losses import CLOSE
 from .replicas import buffers_equal_until, equal_until
 
 _UNSEEN = {"bfloat16": "2 %", "float16": "0.2 %"}
@@ -218,7 +218,7 @@ def clipping_comes_last(evidence: Evidence) -> LawVerdict:
                     continue
                 cause = causes.CLIP_BEFORE_REDUCTION(norms=shown or "of the gradients", line=line)
                 return broken(f"the ranks clip different gradients in step {step}", cause)
-            if len(norms) == len(together) and not near(min(norms), max(norms)):
+            if len(norms) == len(together) and max(norms) - min(norms) > CLOSE * max(norms):
                 cause = causes.CLIP_BY_OWN_PART(norms=shown, line=line)
                 return broken(f"the ranks clip equal gradients by different norms in step {step}", cause)
     return held()
