@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TypeVar, TypeVarTuple
 
+from ddpcheck.counted_nouns import ranks_named
 from ddpcheck.seeded_values import Array
 
 from .connections.peer import Peer
@@ -56,7 +57,7 @@ class OperationOrder:
         if isinstance(error, CommunicationError):
             self._culprit = error.culprit
             if closed := self._other_closed_peers(error.culprit):
-                error.add_note(f"ranks gone as well: {', '.join(map(str, closed))}")
+                error.add_note(f"gone as well: {ranks_named(closed)}")
         for peer in self._peers.values():
             peer.abort(self._culprit)
 
