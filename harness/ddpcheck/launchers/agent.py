@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 import signal
 import subprocess
 import tempfile
@@ -12,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from .agent_guard import start_guard
 from .launcher import Ending, Output, clean_environment
 from .mpi_segments import Segment, abandoned_segments, remove_segments, segments_under
 from .ports import Port
@@ -21,8 +19,6 @@ from .processes import describe_exit
 
 SCRATCH = "DDPCHECK_SCRATCH"
 """The environment variable that names an agent's own folder. Ranks that have lost their driver remove the folder."""
-AGENT = "DDPCHECK_AGENT"
-"""The environment variable that marks the processes of one agent."""
 _LEAVE_WITHIN = 3.0
 _LOOK_EVERY = 0.5
 
@@ -36,7 +32,6 @@ class Agent:
 
     name: str
     process: subprocess.Popen[bytes]
-    guard: subprocess.Popen[bytes]
     written: Output
     scratch: tempfile.TemporaryDirectory[str] | None = None
     port: Port | None = None
@@ -55,19 +50,17 @@ class Agent:
         port: Port | None = None,
         inherit_output: bool = False,
     ) -> Agent:
-        output, started, token = Output.open(), time.time(), secrets.token_hex(8)
+        output, started = Output.open(), time.time()
         target = None if inherit_output else output.file
-        folder = scratch.name if scratch else ""
-        guard = start_guard(f"{AGENT}={token}", folder)
         process = subprocess.Popen(
             list(command),
-            env=clean_environment({**variables, SCRATCH: folder, AGENT: token}),
+            env=clean_environment({**variables, SCRATCH: scratch.name if scratch else ""}),
             stdin=subprocess.DEVNULL,
             stdout=target,
             stderr=target,
             start_new_session=True,
         )
-        return cls(name, process, guard, output, scratch, port, shown=inherit_output, started=started)
+        return cls(name, process, output, scratch, port, shown=inherit_output, started=started)
 
     def poll(self) -> Ending | None:
         code = self.process.poll()
@@ -117,8 +110,6 @@ class Agent:
                 end_process(rank)
                 os.close(rank)
         remove_segments(self.segments | abandoned_segments(self.started))
-        self.guard.kill()
-        self.guard.communicate()
         self.written.file.close()
         if self.port is not None:
             self.port.release()
