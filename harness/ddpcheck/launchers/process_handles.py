@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import sys
 from contextlib import suppress
@@ -29,6 +30,13 @@ def end_process(handle: int) -> None:
     """Kill the process; no error if it has ended."""
     with suppress(ProcessLookupError):
         signal.pidfd_send_signal(handle, signal.SIGKILL)
+
+
+def wait_for_end(handle: int, seconds: float) -> None:
+    """Wait until the process has ended, for so many seconds at most."""
+    poller = select.poll()
+    poller.register(handle, select.POLLIN)  # readable once it has ended
+    poller.poll(seconds * 1000)
 
 
 def end_group(leader: int, *, ended: bool) -> None:
