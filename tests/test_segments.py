@@ -16,10 +16,10 @@ import pytest
 
 from ddpcheck import Job, Session
 from ddpcheck.job import Barrier
-from ddpcheck.launchers import agent
+from ddpcheck.launchers import agent, mpi_segments
 from ddpcheck.launchers.launcher import Launched
 from ddpcheck.launchers.mpi import Mpiexec, find_mpi
-from ddpcheck.launchers.mpi_segments import Segment, remove_segments, segments_of, segments_under
+from ddpcheck.launchers.mpi_segments import Segment, remove_segments, segments_of
 from ddpcheck.launchers.process_handles import processes_under
 from ddpcheck.launchers.processes import Processes
 
@@ -32,6 +32,18 @@ import mmap, os, signal, sys
 with open(sys.argv[1], "xb+") as file:
     file.truncate(mmap.PAGESIZE)
     mapped = mmap.mmap(file.fileno(), mmap.PAGESIZE)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+OUTLIVED = """
+import os, signal, sys
+ready, write = os.pipe()
+if os.fork() == 0:
+    os.setsid()
+    open(sys.argv[1], "x").close()
+    held = open(sys.argv[1])
+    os.write(write, b"1")
+    signal.pause()
+os.read(ready, 1)
 os.kill(os.getpid(), signal.SIGKILL)
 """
 DRIVER = """
@@ -82,23 +94,36 @@ def processes_of(command: list[str]) -> Launched:
     return Processes().start(command, 1, {})
 
 
+@pytest.fixture
+def shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder in place of /dev/shm, where tests that run in parallel remove segments, too."""
+    monkeypatch.setattr(mpi_segments, "_SHARED", tmp_path)
+    monkeypatch.setattr(mpi_segments, "_NAMES", (f"{tmp_path}/mpich_shm_",))
+    return tmp_path
+
+
 @pytest.mark.parametrize("start", [agent_of, processes_of])
 def test_a_segment_goes_with_a_rank_that_is_killed_before_anybody_has_seen_it(
-    start: Callable[[list[str]], Launched],
+    start: Callable[[list[str]], Launched], shared: Path
 ) -> None:
-    paths = [Path(f"/dev/shm/mpich_shm_{name}_of_a_test_{os.getpid()}") for name in ("earlier", "killed", "used")]
+    paths = [shared / f"mpich_shm_{name}" for name in ("earlier", "killed", "used")]
     earlier, killed, used = paths
     earlier.touch()
     launched = start([sys.executable, "-c", KILLED, str(killed)])
-    try:
-        launched.wait()
-        assert killed.exists()
-        with used.open("xb+") as file:
-            launched.kill()
-            assert [path.exists() for path in paths] == [True, False, True], file.name
-    finally:
-        for path in paths:
-            path.unlink(missing_ok=True)
+    launched.wait()
+    assert killed.exists()
+    with used.open("xb+") as file:
+        launched.kill()
+        assert [path.exists() for path in paths] == [True, False, True], file.name
+
+
+def test_a_segment_goes_with_ranks_that_outlive_a_killed_agent(shared: Path) -> None:
+    path = shared / "mpich_shm_outlived"
+    launched = agent.Agent.start("an agent", [sys.executable, "-c", OUTLIVED, str(path)], {})
+    launched.wait()
+    assert path.exists()
+    launched.kill()
+    assert not path.exists()
 
 
 @needs_mpi
@@ -137,8 +162,9 @@ def test_shared_memory_goes_with_a_program_that_is_ended(tmp_path: Path, monkeyp
     try:
         with fifo.open("rb") as came:
             came.read()
-        named = segments_under(launched.process.pid)
-        ranks = [os.pidfd_open(pid) for pid in processes_under(launched.process.pid)]
+        pids = processes_under(launched.process.pid)
+        named = {segment for pid in pids for segment in segments_of(pid)}
+        ranks = [os.pidfd_open(pid) for pid in pids]
     finally:
         launched.kill()
     assert not left(named)

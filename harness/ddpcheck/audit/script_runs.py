@@ -190,7 +190,7 @@ def _wait(launched: Launched, folder: Path, processes: int, deadline: float) -> 
 def _exit_codes(launched: Launched) -> list[int | None]:
     """The exit status of each process, None while it runs; or of the one process that watches all ranks."""
     if isinstance(launched, Agent):
-        return [launched.exit_code()]
+        return [launched.process.poll()]
     return [child.poll() for child in launched.children] if isinstance(launched, Children) else []
 
 

@@ -10,8 +10,6 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from .process_handles import processes_under
-
 _NAMES = tuple(
     f"/dev/shm/{name}" for name in ("mpich_shm_", "ucx_shm_posix_", "sm_segment.", "vader_segment.", "Intel_MPI_")
 )
@@ -75,11 +73,6 @@ def _mapped() -> list[str]:
     with suppress(OSError), Path("/proc/self/maps").open(encoding="utf-8", errors="replace") as maps:
         return [line.split(maxsplit=5)[-1].rstrip() for line in maps]
     return []
-
-
-def segments_under(process: int) -> set[Segment]:
-    """The segments of a process's descendants."""
-    return {segment for child in processes_under(process) for segment in segments_of(child)}
 
 
 def abandoned_segments(since: float) -> set[Segment]:
