@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import secrets
-import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+from ..launchers.orphaned_processes import clock_ticks, kill_leftover_processes
 
 _MARK = "DDPCHECK_GRADED"
 """The variable that marks the processes of a submission, in any session or group."""
@@ -49,7 +50,7 @@ class CommandResult:
 
 def run_limited(command: Sequence[str], folder: Path, log: Path, limits: Limits) -> CommandResult:
     """Run a command in a folder, with its output in a log file. Afterwards none of its processes is left."""
-    mark = secrets.token_hex(16)
+    mark, since = secrets.token_hex(16), clock_ticks()
     environment = {**os.environ, _MARK: mark}
     words = [sys.executable, "-I", "-c", _LIMITED, str(limits.memory), str(limits.output), *command]
     began = time.monotonic()
@@ -66,7 +67,7 @@ def run_limited(command: Sequence[str], folder: Path, log: Path, limits: Limits)
         try:
             in_time = _waited(started, limits.seconds)
         finally:
-            left = kill_marked_processes(mark)
+            left = kill_leftover_processes(since, f"{_MARK}={mark}")
             started.wait()
     status = started.returncode
     return CommandResult(128 - status if status < 0 else status, in_time, time.monotonic() - began, left)
@@ -82,24 +83,3 @@ def _waited(started: subprocess.Popen[bytes], seconds: float) -> bool:
     with suppress(subprocess.TimeoutExpired):
         started.wait(_GRACE)
     return False
-
-
-def kill_marked_processes(mark: str) -> int:
-    """Kill every process with the mark in its environment, until none is left; returns their number."""
-    ended: set[int] = set()
-    while found := set(_marked(mark)):
-        for process in found:
-            with suppress(ProcessLookupError):
-                os.kill(process, signal.SIGKILL)
-        ended |= found
-        time.sleep(0.01)
-    return len(ended)
-
-
-def _marked(mark: str) -> Iterator[int]:
-    wanted = f"{_MARK}={mark}".encode()
-    for place in Path("/proc").iterdir():
-        if place.name.isdigit():
-            with suppress(OSError):
-                if wanted in (place / "environ").read_bytes().split(b"\0"):
-                    yield int(place.name)

@@ -34,19 +34,21 @@ def clock_ticks() -> int:
     return 0
 
 
-def kill_leftover_processes(since: int, mark: str, files: Collection[Inode] = ()) -> None:
+def kill_leftover_processes(since: int, mark: str, files: Collection[Inode] = ()) -> int:
     """Kill all processes, except this one, that have started `since` and have the `mark` (NAME=value) in their
-    environment or one of these files open for writing. Returns when they have ended.
+    environment or one of these files open for writing. Returns their number when they have ended.
     """
-    limit = time.monotonic() + _END_WITHIN
+    limit, count = time.monotonic() + _END_WITHIN, 0
     while handles := _leftover_processes(since, mark, files):  # again, since one may have started another meanwhile
         for handle in handles:
             end_process(handle)
         for handle in handles:
             wait_for_end(handle, max(0.0, limit - time.monotonic()))
             os.close(handle)
+        count += len(handles)
         if time.monotonic() > limit:  # the kernel does not let go of one
-            return
+            break
+    return count
 
 
 def _leftover_processes(since: int, mark: str, files: Collection[Inode]) -> list[int]:

@@ -60,9 +60,9 @@ class RankLink:
         with suppress(TimeoutError, ChannelClosed):
             return rank_from_plain(codec.decode(self._sentinel.receive()))
         stack = "it does not answer: it is stopped, or inside a call that holds the interpreter's lock"
-        if self._files:
+        if self._process is not None:
             with suppress(OSError):
-                os.kill(self.pid, signal.SIGUSR1)
+                signal.pidfd_send_signal(self._process, signal.SIGUSR1)
             time.sleep(0.1)  # faulthandler writes in its signal handler, without any event when it is done
             stack += "\n" + self._stack()
         return RankTrace(self.rank, "hung", self._entered(job), stack=stack.rstrip())
