@@ -7,7 +7,13 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ddpcheck.audit import script_runs
 
 AUDIT = """
 import os, signal
@@ -41,3 +47,21 @@ def test_after_a_kill_the_folder_is_removed_although_a_rank_still_writes_to_it(t
         audit.stdout.read()  # ends with the process that removes the folder
     assert (tmp_path / "seen").exists()
     assert not folder.exists()
+
+
+def test_a_kill_before_the_folder_is_made_leaves_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process that removes the folder starts first."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    before: list[Path] = []
+
+    def start(*arguments: Any, **options: Any) -> subprocess.Popen[Any]:
+        before.extend(tmp_path.iterdir())
+        return popen(*arguments, **options)
+
+    popen = subprocess.Popen
+    monkeypatch.setattr(script_runs.subprocess, "Popen", start)
+    with script_runs.audited() as folder:
+        assert not before
+        assert list(tmp_path.iterdir()) == [folder]
+        assert folder.stat().st_mode & 0o777 == 0o700
+    assert not list(tmp_path.iterdir())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import signal
 import subprocess
@@ -41,11 +42,14 @@ def audited(keep: Path | None = None) -> Iterator[Path]:
         keep.mkdir(parents=True, exist_ok=True)
         yield keep.resolve()
         return
-    with (
-        tempfile.TemporaryDirectory(prefix="ddpcheck-audit-") as name,
-        subprocess.Popen(["sh", "-c", _REMOVE, name], stdin=subprocess.PIPE, start_new_session=True),
-    ):
-        yield Path(name).resolve()
+    folder = Path(tempfile.gettempdir(), f"ddpcheck-audit-{secrets.token_hex(8)}").resolve()
+    # before the folder is made, so that a kill in between leaves none
+    with subprocess.Popen(["sh", "-c", _REMOVE, str(folder)], stdin=subprocess.PIPE, start_new_session=True):
+        folder.mkdir(mode=0o700)
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)  # an interrupt does not wait for the process
 
 
 def real_run(request: Request, kind: ScriptKind, folder: Path) -> ScriptRun:
