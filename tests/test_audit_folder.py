@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +50,7 @@ def test_after_a_kill_the_folder_is_removed_although_a_rank_still_writes_to_it(t
 
 def test_a_kill_before_the_folder_is_made_leaves_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The process that removes the folder starts first."""
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
     before: list[Path] = []
 
     def start(*arguments: Any, **options: Any) -> subprocess.Popen[Any]:

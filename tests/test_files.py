@@ -69,11 +69,18 @@ def test_a_slow_disk_takes_its_time_before_it_does_anything(tmp_path: Path, monk
     assert slept == [SLOW_FOLDER, SLOW_FILE]
 
 
+COMMAND = """
+import sys, tempfile
+from ddpcheck import cli
+sys.argv = ["ddpcheck", "--version"]
+cli._command_line()
+tempfile.TemporaryFile()
+"""
 WATCHES = """
 import os, sys
 
 def see(event, arguments):
-    if event == "open" and str(arguments[0]).startswith(os.environ["TMPDIR"]):
+    if event == "open" and str(arguments[0]).startswith(os.path.join(os.environ["TMPDIR"], "")):
         with open(os.environ["SEEN"], "a") as seen:
             print(arguments[0], file=seen)
 
@@ -81,24 +88,37 @@ sys.addaudithook(see)
 """
 
 
-def test_a_rank_that_starts_writes_no_temporary_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It may be killed at any moment, and would leave the file."""
+@pytest.fixture
+def names_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file with the names that programs write in their temporary folder; absent if they write none."""
     for name in ("seen", "temporary", "program"):
         (tmp_path / name).mkdir()
     (tmp_path / "program/sitecustomize.py").write_text(WATCHES)
     monkeypatch.syspath_prepend(tmp_path / "program")
     monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
     monkeypatch.setenv("SEEN", str(tmp_path / "seen/names"))
-    script = "import tempfile\ntempfile.TemporaryFile()"
-    subprocess.run(
-        [sys.executable, "-c", script], check=True, env=os.environ | {"PYTHONPATH": str(tmp_path / "program")}
-    )
+    run_watched(tmp_path, "import tempfile\ntempfile.TemporaryFile()")
     names = tmp_path / "seen/names"
     assert names.read_text()  # the watch sees what it must
     names.unlink()
+    return names
+
+
+def run_watched(folder: Path, script: str) -> None:
+    path = os.pathsep.join((str(folder / "program"), os.environ.get("PYTHONPATH", "")))
+    subprocess.run([sys.executable, "-c", script], check=True, env=os.environ | {"PYTHONPATH": path})
+
+
+def test_a_rank_that_starts_writes_no_temporary_file(names_written: Path) -> None:
+    """It may be killed at any moment, and would leave the file."""
     with Session(adapter, 2) as session:
         session.start()
-        assert not names.exists(), names.read_text()
+        assert not names_written.exists(), names_written.read_text()
+
+
+def test_a_command_writes_no_trial_file(tmp_path: Path, names_written: Path) -> None:
+    run_watched(tmp_path, COMMAND)
+    assert not names_written.exists(), names_written.read_text()
 
 
 @pytest.mark.parametrize("full", [{"f_bavail": 0}, {"f_favail": 0, "f_files": 9}])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -19,6 +20,12 @@ def temporary_folder() -> Path:
         if place and os.path.isdir(place) and os.access(place, os.W_OK | os.X_OK) and _has_room(place):  # noqa: PTH112
             return Path(place).absolute()
     return Path(tempfile.gettempdir())
+
+
+def write_no_trial_file() -> None:
+    """Tell tempfile the temporary folder. A process that is killed while tempfile looks for it leaves a trial file."""
+    with suppress(OSError):  # if there is none, whatever needs it raises
+        tempfile.tempdir = str(temporary_folder())
 
 
 def _has_room(folder: str) -> bool:

@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -18,6 +17,7 @@ from pathlib import Path
 from ..launchers.agent import Agent
 from ..launchers.launcher import ForkServerLauncher, Launched, parent_of
 from ..launchers.processes import Children
+from ..scratch_folder import temporary_folder
 from ..trace import IMPORTING
 from .event_journal import JournalReader
 from .recorded_process import RunSettings
@@ -42,7 +42,7 @@ def audited(keep: Path | None = None) -> Iterator[Path]:
         keep.mkdir(parents=True, exist_ok=True)
         yield keep.resolve()
         return
-    folder = Path(tempfile.gettempdir(), f"ddpcheck-audit-{secrets.token_hex(8)}").resolve()
+    folder = (temporary_folder() / f"ddpcheck-audit-{secrets.token_hex(8)}").resolve()
     # before the folder is made, so that a kill in between leaves none
     with subprocess.Popen(["sh", "-c", _REMOVE, str(folder)], stdin=subprocess.PIPE, start_new_session=True):
         folder.mkdir(mode=0o700)

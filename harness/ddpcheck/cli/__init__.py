@@ -12,6 +12,7 @@ from typing import NoReturn
 import click
 
 from .. import __version__
+from ..scratch_folder import write_no_trial_file
 from .exit_status import ExitStatus, run
 
 COMMANDS = {
@@ -102,6 +103,7 @@ def main() -> None:
 
 def _command_line() -> object:
     """Run the command that sys.argv names. main() would print an empty line after every StoppedBySignal."""
+    write_no_trial_file()
     try:
         with main.make_context("ddpcheck", sys.argv[1:]) as context:
             return main.invoke(context)
