@@ -239,7 +239,7 @@ def test_without_a_reader_the_run_stops(tmp_path: Path) -> None:
 LOSES_ITS_READER = """
 import os, sys
 from ddpcheck.cli.exit_status import run
-from ddpcheck.cli.options import console
+from ddpcheck.cli.console import console
 
 def command():
     reader, writer = os.pipe()

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ddpcheck.cli import main
-from ddpcheck.cli.options import SafeConsole
+from ddpcheck.cli.console import SafeConsole
 from ddpcheck.printable_text import cut, fenced, in_markdown, printable
 
 HOSTILE = """

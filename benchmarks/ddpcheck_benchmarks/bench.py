@@ -9,10 +9,10 @@ from pathlib import Path
 import click
 from rich.console import Console
 
+from ddpcheck.cli.console import console
 from ddpcheck.cli.exit_status import ExitStatus, status_of
 from ddpcheck.cli.number_options import COUNT, RANKS, SEED, FiniteNumber
-from ddpcheck.cli.number_options import world_sizes as sizes_option
-from ddpcheck.cli.options import console, usage_errors
+from ddpcheck.cli.options import FILE, chosen_sizes, usage_errors
 from ddpcheck.operations.timing import Collective
 from ddpcheck.running.adapter_lookup import known_adapters, resolve
 from ddpcheck.running.unknown_names import require_known
@@ -34,19 +34,12 @@ from .sweep import sweep
 
 WRONG = 3
 
-_FILE = click.Path(path_type=Path, dir_okay=False)
 _OVERSUBSCRIBED = 1 << 20
 
 
 @click.command("bench")
 @click.argument("adapters", nargs=-1)
-@click.option(
-    "-w",
-    "--world-size",
-    "world_sizes",
-    callback=sizes_option,
-    help="World sizes, such as 1,2,4 or 1-4.  [default: 1,2,4,8; quick: 1,2]",
-)
+@chosen_sizes(" [default: 1,2,4,8; quick: 1,2]")
 @click.option("--sizes", help="Sizes: 4B..1MiB (in factors of 8), or 4B,64KiB.  [default: 4B..256MiB]")
 @click.option(
     "--collectives",
@@ -78,7 +71,7 @@ _OVERSUBSCRIBED = 1 << 20
     "--ranks-per-host", default=1, show_default=True, type=RANKS, help="Ranks on each emulated host, with --link."
 )
 @click.option("--quick", is_flag=True, help="Fewer sizes, world sizes and launches, for a first impression.")
-@click.option("--json", "json_file", type=_FILE, help="Write results in pytest-benchmark's format, after every launch.")
+@click.option("--json", "json_file", type=FILE, help="Write results in pytest-benchmark's format, after every launch.")
 def command(
     adapters: tuple[str, ...],
     world_sizes: tuple[int, ...] | None,

@@ -33,8 +33,8 @@ def ladder(first: int, last: int, factor: int) -> tuple[int, ...]:
     return tuple(dict.fromkeys([*found, last]))
 
 
-def sizes(text: str, factor: int = 8) -> tuple[int, ...]:
-    """Bytes of 4B..256MiB (in steps of `factor`), of 4B,64KiB (a list), or of both mixed. ValueError if there is
+def sizes(text: str) -> tuple[int, ...]:
+    """Bytes of 4B..256MiB (in factors of 8), of 4B,64KiB (a list), or of both mixed. ValueError if there is
     none.
     """
     found: list[int] = []
@@ -43,7 +43,7 @@ def sizes(text: str, factor: int = 8) -> tuple[int, ...]:
         bounds = size(first), size(last if dots else first)
         if bounds[0] > bounds[1]:
             raise ValueError(f"{part!r} should go from a size to a larger one")
-        found += ladder(*bounds, factor)
+        found += ladder(*bounds, 8)
     return tuple(sorted(set(found)))
 
 

@@ -50,7 +50,7 @@ def sweep(wanted: Wanted, results: Results, progress: Progress) -> None:
     starts = counted(len(chosen), "start-up")
     progress.expect(
         points,
-        f"{_points(points)} and {starts} in {launches} launches, in at most {wanted.minutes:g} minutes; "
+        f"{counted(points, 'point')} and {starts} in {launches} launches, in at most {wanted.minutes:g} minutes; "
         "some points may get fewer launches",
     )
     fabric = wanted.fabric
@@ -88,18 +88,21 @@ class _Sweep:
                 self._progress.expect(points + sum(again), self._further(seconds))
         why = f"there was no time left (--minutes {self._wanted.minutes:g})"
         if self._left_out:
-            self._results.skip(f"{_points(len(self._left_out))}: {why}: {_named(self._left_out)}")
+            self._results.skip(f"{counted(len(self._left_out), 'point')}: {why}: {_named(self._left_out)}")
         if self._shortened:
             fewer = list(self._shortened.values())
-            self._results.skip(f"some of {launches} launches, for {_points(len(fewer))}: {why}: {_named(fewer)}")
+            self._results.skip(
+                f"some of {launches} launches, for {counted(len(fewer), 'point')}: {why}: {_named(fewer)}"
+            )
 
     def _further(self, seconds: float) -> str:
         """How long the further launches should take, and for how many of the points there is no time."""
         due, without = len(self._due_again), len(self._shortened)
         if due == without:
-            return f"no time for further launches: {_points(due)} measured in one launch (--minutes {self._wanted.minutes:g})"
+            points = counted(due, "point")
+            return f"no time for further launches: {points} measured in one launch (--minutes {self._wanted.minutes:g})"
         fewer = f"; no time for the other {without}" * bool(without)
-        return f"about {_lasting(seconds)} more for further launches of {_points(due - without)}{fewer}"
+        return f"about {_lasting(seconds)} more for further launches of {counted(due - without, 'point')}{fewer}"
 
     def _granted(self, planned: PlannedMeasurement) -> list[StepCase | Case]:
         return [item for item in planned.items if self._allowance.grants(item.name)]
@@ -190,10 +193,6 @@ class _Sweep:
 
 def _lasting(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 60 else f"{seconds / 60:.1f} minutes"
-
-
-def _points(count: int) -> str:
-    return counted(count, "point")
 
 
 def _named(items: Sequence[StepCase | Case]) -> str:

@@ -6,7 +6,7 @@ import ast
 import inspect
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -21,6 +21,7 @@ from ddpcheck.cli import COMMANDS, main
 from ddpcheck.docstrings_from_source import docstring
 from ddpcheck.running.fault_runs import KnownFault, installed_faults
 from ddpcheck.running.plan import installed_checks
+from ddpcheck.storage.markdown_table import markdown_table
 from ddpcheck.testing import pytest_plugin
 
 ROOT = Path(__file__).parents[2]
@@ -48,7 +49,7 @@ def _command(command: click.Command, context: click.Context, level: int) -> Iter
     yield _paragraphs(command.help or "")
     rows = [record for each in command.get_params(context) if (record := each.get_help_record(context))]
     if rows := [row for row in rows if not row[0].startswith("-h")]:
-        yield _table(("option", "meaning"), ((f"`{option}`", _escaped(text)) for option, text in rows))
+        yield markdown_table(("option", "meaning"), ((f"`{option}`", _escaped(text)) for option, text in rows))
     if isinstance(command, click.Group):
         for name in command.list_commands(context):
             below = command.get_command(context, name)
@@ -215,9 +216,9 @@ def pytest_plugin_page() -> str:
                 "ddpcheck brings a pytest plugin. "
                 "[Adapters, pytest and Python](../plugging-in.md#command-line-pytest-and-python) shows its use.",
                 "## Options",
-                _table(("option", "default", "meaning"), options.rows),
+                markdown_table(("option", "default", "meaning"), options.rows),
                 "## Fixtures",
-                _table(("fixture", "value"), fixtures),
+                markdown_table(("fixture", "value"), fixtures),
                 "## parametrize_with_checks",
                 f"```python\nparametrize_with_checks{inspect.signature(parametrize_with_checks)}\n```",
                 _escaped(docstring(parametrize_with_checks)),
@@ -257,14 +258,6 @@ def adapters() -> str:
             f"```python\n{text.rstrip()}\n```",
         ]
     return "\n\n".join(parts) + "\n"
-
-
-# ----------------------------------------------------------------------------------------------------- markdown
-
-
-def _table(names: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [names, ["---"] * len(names), *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 
 def _escaped(text: str) -> str:

@@ -164,10 +164,10 @@ def equal(got: Any, expected: Any, what: str, rank: int | None = None, cause: Gi
         raise Finding(Diagnosis(f"{what}{who}: got {got!r}, but should be {expected!r}", as_causes(cause)))
 
 
-def that(condition: bool, headline: str, cause: Given = (), advice: str = "") -> None:
+def that(condition: bool, headline: str, cause: Given = ()) -> None:
     """Any other condition; `headline` holds the got and the expected value."""
     if not condition:
-        raise Finding(Diagnosis(headline, as_causes(cause), advice))
+        raise Finding(Diagnosis(headline, as_causes(cause)))
 
 
 def form(array: Array) -> str:

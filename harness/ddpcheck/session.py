@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Generator, Iterable
 from dataclasses import replace
-from types import TracebackType
 from typing import Self
 
 from .causes.machine import SYSTEM_REFUSES_RESOURCE
@@ -162,9 +161,7 @@ class Session:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
         self.close(orderly=kind is None)
 
     # ------------------------------------------------------------------------------------------------------- running

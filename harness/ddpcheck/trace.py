@@ -16,7 +16,7 @@ cause.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -178,36 +178,21 @@ def _began(rank: RankTrace) -> float:
     return float("inf") if rank.failed_at is None else rank.failed_at - since
 
 
-_LATER = ("wrong_form", "unread", "refused", "elsewhere", "missing", "transferred")
-"""The last fields of a rank's plain data; older files lack some of them."""
+_FIELDS = tuple(each.name for each in fields(RankTrace))
 
 
 def rank_to_plain(rank: RankTrace) -> list[Any]:
     """A list of a RankTrace's fields, which codec.encode turns into bytes."""
-    fields = [rank.rank, rank.outcome, rank.records, rank.error, rank.stack, rank.failed_at]
-    return [*fields, *(getattr(rank, name) for name in _LATER)]
+    return [getattr(rank, name) for name in _FIELDS]
 
 
 def rank_from_plain(data: list[Any]) -> RankTrace:
-    """Inverse of rank_to_plain."""
-    number, outcome, records, error, stack, failed_at, *later = data
-    known = dict(zip(_LATER, later, strict=False))
-    form, unread = known.pop("wrong_form", None), known.pop("unread", None)
-    return RankTrace(
-        number,
-        outcome,
-        tuple(map(Record._make, records)),
-        error,
-        stack,
-        failed_at,
-        _form_from_plain(form),
-        None if unread is None else Unread(*unread),
-        **known,
-    )
-
-
-def _form_from_plain(data: list[Any] | None) -> WrongForm | None:
-    if data is None:
-        return None
-    dtype, shape, right_dtype, right_shape = data
-    return WrongForm(dtype, tuple(shape), right_dtype, tuple(right_shape))
+    """Inverse of rank_to_plain. Older files lack the last fields."""
+    values = dict(zip(_FIELDS, data, strict=False))
+    values["records"] = tuple(map(Record._make, values["records"]))
+    if values.get("wrong_form") is not None:
+        dtype, shape, right_dtype, right_shape = values["wrong_form"]
+        values["wrong_form"] = WrongForm(dtype, tuple(shape), right_dtype, tuple(right_shape))
+    if values.get("unread") is not None:
+        values["unread"] = Unread(*values["unread"])
+    return RankTrace(**values)

@@ -138,6 +138,16 @@ class Verdict:
     observation: str = ""
 
     @property
+    def causes(self) -> tuple[Cause, ...]:
+        """The possible causes of a failure, the likeliest first."""
+        return () if self.diagnosis is None else self.diagnosis.causes
+
+    @property
+    def cause(self) -> Cause | None:
+        """The likeliest cause of a failure, or None."""
+        return None if self.diagnosis is None else self.diagnosis.cause
+
+    @property
     def noted(self) -> bool:
         """Whether the check passed with an observation, which may be against the sentence of its law."""
         return self.status == "passed" and bool(self.observation)

@@ -48,7 +48,7 @@ from .refused_resources import refusal_cause, refused_resource
 from .running.adapter_lookup import resolve
 from .scratch_folder import own_temporary_folder, scratch_of
 from .storage import codec
-from .trace import MAKING, RankTrace, Unread, rank_to_plain
+from .trace import MAKING, RankTrace, Record, Unread, rank_to_plain
 
 DRIVER_GONE = 75
 _PROGRESS = struct.Struct("qq")
@@ -151,24 +151,8 @@ class Worker:
         execution = self._execution = Execution(facets, job, rank, enter, f"{self._files}{os.sep}{self._jobs}")
         try:
             execution.run()
-        except ContractViolation as error:
-            records, failed_at = tuple(execution.records), time.monotonic()
-            return RankTrace(
-                rank,
-                "invalid",
-                records,
-                str(error),
-                failed_at=failed_at,
-                wrong_form=error.form,
-                missing=error.missing,
-            )
-        except SystemExit as error:  # SystemExit would end the program; report it with its place instead
-            return RankTrace(rank, "died", tuple(execution.records), _readable(error), failed_at=time.monotonic())
-        except Exception as error:
-            records, failed_at = tuple(execution.records), time.monotonic()
-            return RankTrace(
-                rank, "raised", records, _readable(error), failed_at=failed_at, refused=refused_resource(error)
-            )
+        except (Exception, SystemExit) as error:
+            return _failed(rank, tuple(execution.records), time.monotonic(), error)
         return RankTrace(rank, "done", tuple(execution.records))
 
     def _watch(self, sentinel: Channel) -> None:
@@ -199,6 +183,17 @@ class Worker:
         if scratch := os.environ.get(SCRATCH):
             shutil.rmtree(scratch, ignore_errors=True)
         _leave(DRIVER_GONE)
+
+
+def _failed(rank: int, records: tuple[Record, ...], at: float, error: Exception | SystemExit) -> RankTrace:
+    """The record of a rank that this exception ended."""
+    if isinstance(error, ContractViolation):
+        return RankTrace(
+            rank, "invalid", records, str(error), failed_at=at, wrong_form=error.form, missing=error.missing
+        )
+    if isinstance(error, SystemExit):  # it would end the program: report it with its place instead
+        return RankTrace(rank, "died", records, _readable(error), failed_at=at)
+    return RankTrace(rank, "raised", records, _readable(error), failed_at=at, refused=refused_resource(error))
 
 
 def _short(error: BaseException) -> str:

@@ -147,12 +147,10 @@ def exact_tensor(
 
 
 @st.composite
-def tensors(
-    draw: DrawFn, world_size: int, offered: tuple[str, ...], values: Kind = "lattice", *, within: tuple[Shape, ...] = ()
-) -> TensorSpec:
-    """A tensor of one of the dtypes, in any shape (or one of `within`) and any layout."""
+def tensors(draw: DrawFn, world_size: int, offered: tuple[str, ...], values: Kind) -> TensorSpec:
+    """A tensor of one of the dtypes, in any shape and any layout."""
     dtype, layout = draw(choice(tuple(product(offered, LAYOUTS))))
-    return TensorSpec(draw(choice(within or shapes(world_size))), dtype, values, draw(SEEDS), layout)
+    return TensorSpec(draw(choice(shapes(world_size))), dtype, values, draw(SEEDS), layout)
 
 
 @st.composite
@@ -246,13 +244,12 @@ def samples(
     world_size: int,
     capabilities: Capabilities,
     *,
-    shuffle: tuple[bool, ...] = (True, False),
     drop_last: bool = False,
     epochs: tuple[tuple[int | None, ...], ...] = ((0,), (1,), (0, 1), (None, None), (5, None)),
 ) -> Sample:
-    """A sampler read for some epochs; by default over the lengths around multiples of the world size."""
+    """A sampler of a length around a multiple of the world size, shuffled or not, and read for some epochs."""
     offered = sample_lengths(world_size, capabilities)
-    length, shuffles, read = draw(choice(tuple(product(offered, shuffle, epochs))))
+    length, shuffles, read = draw(choice(tuple(product(offered, (True, False), epochs))))
     return Sample(length, read, shuffles, draw(SEEDS), drop_last)
 
 

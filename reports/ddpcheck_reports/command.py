@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from ddpcheck.cli.options import FILE
 from ddpcheck.storage.files import UnreadableFile, UnwritableFile, write_atomically
 
 from .document import page, plain, summary
@@ -15,11 +16,11 @@ from .result_files import read
 
 
 @click.command("report")
-@click.argument("files", nargs=-1, type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("files", nargs=-1, type=FILE)
 @click.option(
     "-o",
     "--out",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FILE,
     help="The page; plots/, a summary and a text are written beside it.  [default: reports/scaling.md; --html: FILE.html]",
 )
 @click.option(

@@ -14,10 +14,9 @@ from ddpcheck.printable_text import fenced, in_markdown
 from ddpcheck.relative_paths import with_relative_paths
 from ddpcheck.running.failure_groups import group_failures
 from ddpcheck.running.group_symptoms import FailureGroup
+from ddpcheck.storage.markdown_table import markdown_table
 from ddpcheck.storage.results import Results
 from ddpcheck.verdict import SYMBOLS, Status, Verdict
-
-from .markdown import table
 
 _MEANING: dict[Status, str] = {
     "passed": "passed",
@@ -64,7 +63,7 @@ def _summary(adapters: Sequence[str], verdicts: Sequence[Verdict]) -> str:
                 str(sum(verdict.jobs for verdict in own)),
             ]
         )
-    return table(
+    return markdown_table(
         ["implementation", "world sizes", *(f"{SYMBOLS[status]} {status}" for status in _MEANING), "Jobs"], rows
     )
 
@@ -83,7 +82,7 @@ def _family_table(adapters: Sequence[str], verdicts: Sequence[Verdict]) -> str:
             own = [verdict for verdict in verdicts if (verdict.adapter, verdict.check) == (adapter, check)]
             cells.append(" ".join(SYMBOLS[verdict.status] for verdict in sorted(own, key=lambda v: v.world_size)))
         rows.append([f"`{check}`", *cells])
-    return table(["check", *map(in_markdown, adapters)], rows)
+    return markdown_table(["check", *map(in_markdown, adapters)], rows)
 
 
 def _causes(verdicts: Iterable[Verdict]) -> list[str]:
@@ -92,7 +91,11 @@ def _causes(verdicts: Iterable[Verdict]) -> list[str]:
         [in_markdown(group.first.adapter), in_markdown(group.text), _named(group.checks), _symptoms(group)]
         for group in group_failures(verdicts)
     ]
-    return ["## Failures by cause", table(["implementation", "cause", "checks", "symptoms"], rows)] if rows else []
+    return (
+        ["## Failures by cause", markdown_table(["implementation", "cause", "checks", "symptoms"], rows)]
+        if rows
+        else []
+    )
 
 
 def _symptoms(group: FailureGroup) -> str:
@@ -125,7 +128,7 @@ def _observations(verdicts: Iterable[Verdict]) -> list[str]:
         if verdict.observation
     ]
     columns = ["implementation", "world size", "check", "observed"]
-    return ["## Observed, without a verdict", table(columns, rows)] if rows else []
+    return ["## Observed, without a verdict", markdown_table(columns, rows)] if rows else []
 
 
 def _reasons(verdicts: Iterable[Verdict]) -> list[str]:
@@ -137,7 +140,9 @@ def _reasons(verdicts: Iterable[Verdict]) -> list[str]:
         [in_markdown(adapter), in_markdown(reason), ", ".join(checks)] for (adapter, reason), checks in reasons.items()
     ]
     return (
-        ["## Not judged, or failed as declared", table(["implementation", "because", "checks"], rows)] if rows else []
+        ["## Not judged, or failed as declared", markdown_table(["implementation", "because", "checks"], rows)]
+        if rows
+        else []
     )
 
 
@@ -149,7 +154,7 @@ def _environment(results: Results) -> str:
         ["packages", ", ".join(f"{name} {version}" for name, version in here.packages.items())],
         *([name, str(value)] for name, value in results.settings.items()),
     ]
-    return table(["what", "value"], rows)
+    return markdown_table(["what", "value"], rows)
 
 
 if __name__ == "__main__":

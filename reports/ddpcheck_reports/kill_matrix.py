@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .markdown import table
+from ddpcheck.storage.markdown_table import markdown_table
 
 _THREAD = re.compile(r"\b([\w.-]+/[\w.-]+)#(\d+)")
 
@@ -69,7 +69,9 @@ def _table(kills: Sequence[Mapping[str, Any]]) -> str:
                 _THREAD.sub(r"[\1#\2](https://github.com/\1/issues/\2)", ", ".join(kill["seen_in"]) or "invented"),
             ]
         )
-    return table(["fault", "ranks", "first caught by", "after s", "likely cause, as a user reads it", "seen in"], rows)
+    return markdown_table(
+        ["fault", "ranks", "first caught by", "after s", "likely cause, as a user reads it", "seen in"], rows
+    )
 
 
 def _causes(kills: Sequence[Mapping[str, Any]]) -> str:
@@ -77,7 +79,7 @@ def _causes(kills: Sequence[Mapping[str, Any]]) -> str:
     for kill in kills:
         for cause in kill.get("causes", ()):
             shown.setdefault(cause, kill["name"])
-    return table(["cause", "fault"], [[f"`{cause}`", fault] for cause, fault in sorted(shown.items())])
+    return markdown_table(["cause", "fault"], [[f"`{cause}`", fault] for cause, fault in sorted(shown.items())])
 
 
 def _code(text: str) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from ddpcheck.counted_nouns import counted
+
 from .document import Block, Code, Heading, Table, Text
 from .result_files import Measured, distinct
 
@@ -33,10 +35,9 @@ def caveats(measured: Measured) -> Iterator[Block]:
         )
     fewest = min((len(e.data) for e in entries if e.info["kind"] != "startup"), default=_FEW)
     if fewest < _FEW:
-        launches = "1 launch" if fewest == 1 else f"{fewest} launches"
         found.append(
-            f"Some points have {launches}, less than {_FEW}: below 6 launches, brackets hold all of them "
-            "instead of a 95 % interval."
+            f"Some points have {counted(fewest, 'launch', 'launches')}, less than {_FEW}: below 6 launches, brackets hold all "
+            "of them instead of a 95 % interval."
         )
     apart = [
         e for e in entries if e.info.get("global_seconds", 0) > 1.05 * e.seconds and e.info["kind"] == "collective"

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from multiprocessing.connection import Client, Listener
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -19,9 +19,6 @@ from ddpcheck.contract.optional_methods import InPlace
 from ddpcheck.contract.rank_context import RankContext
 from ddpcheck.running.adapter_lookup import resolve
 from ddpcheck.seeded_values import Array
-
-if TYPE_CHECKING:
-    pass
 
 AUTHORITY = b"ring"
 MEMORY = "memory"

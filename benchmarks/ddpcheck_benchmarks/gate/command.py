@@ -16,9 +16,10 @@ from rich.markup import escape
 from rich.status import Status
 from rich.table import Table
 
+from ddpcheck.cli.console import at_terminal, console
 from ddpcheck.cli.log_lines import LogLines
 from ddpcheck.cli.number_options import RANKS, SEED, FiniteNumber
-from ddpcheck.cli.options import at_terminal, console, usage_errors
+from ddpcheck.cli.options import FILE, usage_errors
 from ddpcheck.cli.written_files import RequestedFiles
 from ddpcheck.storage.files import UnwritableFile, write_atomically
 
@@ -54,14 +55,14 @@ RAW = "gate.npz"
 @click.option(
     "--json", "folder", type=click.Path(file_okay=False, path_type=Path), help=f"Write base.json, head.json, {RAW}."
 )
-@click.option("--markdown", "page", type=click.Path(dir_okay=False, path_type=Path), help="Write a summary here.")
+@click.option("--markdown", "page", type=FILE, help="Write a summary here.")
 @click.option(
     "--minutes",
     type=FiniteNumber(0.1, 1440),
     help="Start no launch after this time. Open benchmarks are then undecided.",
 )
 @click.option("--seed", type=SEED, help="Seed of the order of turns. [default: random]")
-@click.option("--replay", type=click.Path(dir_okay=False, path_type=Path), help=f"Decide again from a recorded {RAW}.")
+@click.option("--replay", type=FILE, help=f"Decide again from a recorded {RAW}.")
 def command(
     adapter: str | None,
     base: str | None,

@@ -21,6 +21,9 @@ from .gate_benchmarks import Benchmark
 
 Counts = tuple[Mapping[str, float], ...]
 
+_DEADLINE = 60.0
+"""Seconds for one burst."""
+
 
 @dataclass(frozen=True)
 class Toss:
@@ -57,11 +60,11 @@ class Seen:
 class Pairing:
     """Two sides' Sessions. Each launch() starts them afresh; close() ends them."""
 
-    def __init__(self, adapter: Adapter, world_size: int, sides: Sequence[Side], deadline: float = 60.0) -> None:
+    def __init__(self, adapter: Adapter, world_size: int, sides: Sequence[Side]) -> None:
         self.sides = sides
         self._promised = adapter.capabilities
         self._world_size = world_size
-        self._sessions = [Session(adapter, world_size, home=side.home, deadline=deadline) for side in sides]
+        self._sessions = [Session(adapter, world_size, home=side.home, deadline=_DEADLINE) for side in sides]
 
     @contextmanager
     def launch(self, toss: Toss) -> Iterator[None]:

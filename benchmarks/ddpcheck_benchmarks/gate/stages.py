@@ -58,7 +58,6 @@ def measure(
     progress: Progress,
     *,
     timed: bool = True,
-    deadline: float = 60.0,
 ) -> None:
     """Fill the record. timed: also measure times, not only quantities without noise. twin: makes a second checkout of
     head.
@@ -66,14 +65,14 @@ def measure(
     Unusable if a side cannot be measured.
     """
     begun, load = time.monotonic(), os.getloadavg()[0]
-    pairing = Pairing(adapter, record.world_size, sides, deadline)
+    pairing = Pairing(adapter, record.world_size, sides)
     progress.told("quantities without noise")
     _try(record, pairing)
     if timed and not any(seen.wrong[HEAD] for seen in record.seen.values()):
         suspects = _stage(record, pairing, record.benchmarks, progress)
         failed = _confirmed(record, pairing, suspects, progress)
         if failed:
-            _control(record, adapter, sides[HEAD], twin, failed, progress, deadline)
+            _control(record, adapter, sides[HEAD], twin, failed, progress)
     record.seconds["total"] = time.monotonic() - begun
     record.load = load, os.getloadavg()[0]
 
@@ -128,13 +127,12 @@ def _control(
     twin: Callable[[], Side],
     failed: Sequence[Benchmark],
     progress: Progress,
-    deadline: float,
 ) -> None:
     """The control: head against a second checkout of itself, for the failed benchmarks, until both directions are
     decided.
     """
     others = [benchmark for benchmark in record.benchmarks if benchmark not in failed]
-    pairing = Pairing(adapter, record.world_size, (head, twin()), deadline)
+    pairing = Pairing(adapter, record.world_size, (head, twin()))
     _launch_until(
         record,
         "control",

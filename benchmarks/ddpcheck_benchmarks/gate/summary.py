@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from ddpcheck.counted_nouns import counted
+from ddpcheck.storage.markdown_table import markdown_table
 
 from .decision import Decision, Look
 from .record import Record, Stage
@@ -102,7 +103,7 @@ def _times(result: Result) -> Iterator[str]:
     if not rows:
         return
     names = ("benchmark", "base, ms", "head, ms", "change, 99 % interval", "launches", "could find", "verdict")
-    yield _table(names, rows, right=range(1, 6))
+    yield markdown_table(names, rows, right=range(1, 6))
     notes = [
         f"- {row.benchmark.name}: bimodal, inspect: head / base is {row.times.ratios['p25']:.2f} by the lower quartile, "
         f"{row.times.ratios['median']:.2f} by the median, {row.times.ratios['mean']:.2f} by the mean, "
@@ -140,7 +141,7 @@ def _traffic(result: Result) -> Iterator[str]:
     seen = [entry for entry in rows if entry[2].base]
     if seen:
         names = ("benchmark", "counted", "base", "head", "least", "verdict")
-        yield _table(names, [tally_cells(*entry) for entry in seen], right=range(2, 5))
+        yield markdown_table(names, [tally_cells(*entry) for entry in seen], right=range(2, 5))
     silent = dict.fromkeys(name for name, _, tally in rows if not tally.base and tally.judged == "not counted")
     varying = dict.fromkeys(name for name, _, tally in rows if tally.judged == "varies")
     if silent:
@@ -204,13 +205,6 @@ def _environment(record: Record) -> str:
 
 def _details(title: str, text: str) -> str:
     return f"<details><summary>{title}</summary>\n\n{text}\n\n</details>"
-
-
-def _table(names: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[int]) -> str:
-    aligned = set(right)
-    rule = ["---:" if column in aligned else "---" for column in range(len(names))]
-    lines = [names, rule, *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 
 def change(seen: Look) -> str:

@@ -8,7 +8,6 @@ import subprocess
 import tempfile
 from contextlib import AbstractContextManager, ExitStack, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 _NOBODY = {
@@ -72,9 +71,7 @@ class Checkouts(AbstractContextManager["Checkouts"]):
         self.folder = Path(self._stack.enter_context(made)).resolve()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stack.close()
 
     def add(self, name: str, commit: str) -> Path:

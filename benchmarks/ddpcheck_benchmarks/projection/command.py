@@ -12,8 +12,9 @@ from typing import Any
 import click
 from rich.console import Console
 
+from ddpcheck.cli.console import console
 from ddpcheck.cli.number_options import FiniteNumber
-from ddpcheck.cli.options import console, usage_errors
+from ddpcheck.cli.options import FILE, usage_errors
 from ddpcheck.running.unknown_names import require_known
 from ddpcheck.storage.environment import Environment
 from ddpcheck.storage.files import write_atomically
@@ -33,7 +34,6 @@ from .tables import Table, markdown, rich
 
 SCHEMA = "ddpcheck.projection/1"
 TITLE = "Projection"
-_FILE = click.Path(path_type=Path, dir_okay=False)
 _FORWARD = 1 / 3  # backward has two multiplications for each one of forward
 _SIMULATED_RANKS = (2, 4, 8, 16, 32, 64)
 _SIMULATED_SIZES = (1024.0, 1024.0**2, 25 * 1024.0**2)
@@ -42,7 +42,7 @@ _USUAL_LINK = "25GbE:20us"
 
 @click.command("project")
 @click.option(
-    "--from", "files", multiple=True, type=_FILE, help="Measured times: a JSON file of ddpcheck bench. Repeatable."
+    "--from", "files", multiple=True, type=FILE, help="Measured times: a JSON file of ddpcheck bench. Repeatable."
 )
 @click.option(
     "--link", "link_text", metavar="RATE:LATENCY", help="The link of each host, such as 25GbE:20us or 3GB/s:5us."
@@ -75,8 +75,8 @@ _USUAL_LINK = "25GbE:20us"
 )
 @click.option("--algorithm", help="The all-reduce algorithm. [default: the best predictor of held-out times]")
 @click.option("--simulate", is_flag=True, help="Also simulate messages with SimGrid, up to 64 ranks, and compare.")
-@click.option("--json", "json_file", type=_FILE, help="Write all tables as JSON.")
-@click.option("--markdown", "markdown_file", type=_FILE, help="Write the tables as markdown.")
+@click.option("--json", "json_file", type=FILE, help="Write all tables as JSON.")
+@click.option("--markdown", "markdown_file", type=FILE, help="Write the tables as markdown.")
 def command(
     files: tuple[Path, ...],
     link_text: str | None,

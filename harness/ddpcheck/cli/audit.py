@@ -23,13 +23,13 @@ from ..relative_paths import relative
 from ..storage.junit import save_junit
 from ..storage.results import Results
 from .commands_again import given_options
+from .console import at_terminal, console
 from .number_options import SECONDS, FiniteNumber, WholeNumber
-from .options import at_terminal, console, failures_folder, usage_errors
+from .options import FILE, failures_folder, usage_errors
 from .written_files import RequestedFiles
 
 _SETTINGS = frozenset({"ranks", "steps", "seconds", "module", "no_gpu", "random_streams", "resume_check", "deadline"})
 """Parameters on which the answer depends."""
-_FILE = click.Path(path_type=Path, dir_okay=False)
 
 
 @click.command("audit", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -75,11 +75,11 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     help="Seconds without progress until ranks count as hung.",
 )
 @click.option("-v", "--verbose", is_flag=True, help="Show every law that held in a line of its own.")
-@click.option("--json", "json_file", type=_FILE, help="Write verdicts and evidence, which --judge reads.")
-@click.option("--junit", "junit_file", type=_FILE, help="Write JUnit XML.")
-@click.option("--markdown", "markdown_file", type=_FILE, help="Write the page as markdown.")
+@click.option("--json", "json_file", type=FILE, help="Write verdicts and evidence, which --judge reads.")
+@click.option("--junit", "junit_file", type=FILE, help="Write JUnit XML.")
+@click.option("--markdown", "markdown_file", type=FILE, help="Write the page as markdown.")
 @click.option(
-    "--judge", "judged", type=_FILE, help="Judge the evidence in a --json file again, without running the script."
+    "--judge", "judged", type=FILE, help="Judge the evidence in a --json file again, without running the script."
 )
 @failures_folder("Folder for the whole output of a script that fails.")
 @click.option(

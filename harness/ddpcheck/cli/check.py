@@ -17,41 +17,38 @@ from ..running.check_runner import Settings
 from ..running.expected_failures import ExpectedFailures
 from ..running.launcher_lookup import installed_launchers
 from ..running.plan import Item, installed_checks, plan
-from ..running.profiles import PROFILES, profile_named
+from ..running.profiles import profile_named
 from ..running.verdict_cache import VerdictCache
 from ..verdict import Verdict
 from .commands_again import check_again, given_options
+from .console import console
 from .exit_status import ExitStatus, status_of
 from .launcher_options import chosen_launcher
-from .number_options import COUNT, SECONDS, SEED
-from .number_options import world_sizes as sizes_option
-from .options import chosen_checks, console, default_sessions, failures_folder, reasons_by_check, usage_errors
+from .number_options import COUNT, SEED
+from .options import (
+    FILE,
+    chosen_checks,
+    chosen_deadline,
+    chosen_profile,
+    chosen_sizes,
+    default_sessions,
+    failures_folder,
+    reasons_by_check,
+    usage_errors,
+)
 from .result_files import write_results
 from .run_of_checks import exit_code, run_with_progress, show_all
 from .written_files import RequestedFiles
 
-_FILE = click.Path(path_type=Path, dir_okay=False)
 _SETTINGS = frozenset({"profile", "level_name", "seed", "deadline", "launcher_name", "attach", "start", "listen"})
 """Parameters that a run of one of the checks needs, too."""
 
 
 @click.command("check")
 @click.argument("adapters", nargs=-1)
-@click.option(
-    "-w",
-    "--world-size",
-    "world_sizes",
-    callback=sizes_option,
-    help="World sizes, such as 1,2,4 or 1-4. Default: those of the profile.",
-)
+@chosen_sizes("Default: those of the profile.")
 @chosen_checks
-@click.option(
-    "--profile",
-    default="default",
-    show_default=True,
-    type=click.Choice(list(PROFILES)),
-    help="How many Jobs each check draws, and at which world sizes.",
-)
+@chosen_profile("default", "How many Jobs each check draws, and at which world sizes.")
 @click.option(
     "--level",
     "level_name",
@@ -62,13 +59,7 @@ _SETTINGS = frozenset({"profile", "level_name", "seed", "deadline", "launcher_na
 )
 @click.option("--seed", type=SEED, help="Draw other Jobs. Default: every run draws the same Jobs.")
 @click.option("-x", "--exitfirst", is_flag=True, help="Stop at the first failure.")
-@click.option(
-    "--deadline",
-    type=SECONDS,
-    default=10.0,
-    show_default=True,
-    help="Seconds until an operation counts as hung.",
-)
+@chosen_deadline(10.0)
 @click.option(
     "--expect-failure",
     "expected",
@@ -94,10 +85,10 @@ _SETTINGS = frozenset({"profile", "level_name", "seed", "deadline", "launcher_na
     is_flag=True,
     help="Show every check in a row of its own, and the checks of each reason for a skip.",
 )
-@click.option("--json", "json_file", type=_FILE, help="Write verdicts and environment as JSON.")
-@click.option("--junit", "junit_file", type=_FILE, help="Write JUnit XML.")
-@click.option("--markdown", "markdown_file", type=_FILE, help="Write a conformance report.")
-@click.option("--badge", "badge_file", type=_FILE, help="Write JSON for a shields.io endpoint badge.")
+@click.option("--json", "json_file", type=FILE, help="Write verdicts and environment as JSON.")
+@click.option("--junit", "junit_file", type=FILE, help="Write JUnit XML.")
+@click.option("--markdown", "markdown_file", type=FILE, help="Write a conformance report.")
+@click.option("--badge", "badge_file", type=FILE, help="Write JSON for a shields.io endpoint badge.")
 @failures_folder("Folder for the files of failing Jobs.")
 @click.option(
     "--launcher",

@@ -19,7 +19,8 @@ from ..running.adapter_lookup import UnusableAdapter, how_to_install, known_adap
 from ..running.launcher_lookup import installed_launchers, launcher_named
 from ..running.plan import RANKS_START, installed_checks, plan
 from ..storage.environment import Environment, installed_packages
-from .options import console, usage_errors
+from .console import console
+from .options import usage_errors
 from .verdict_table import symbol
 
 _SMALL_SHM = 256 << 20

@@ -14,48 +14,35 @@ from pathlib import Path
 import click
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from ..counted_nouns import counted
 from ..launchers.fork_servers import ForkServers
 from ..running.check_runner import Settings
+from ..running.failure_causes import headline_of
 from ..running.fault_runs import FaultOutcome, installed_faults, run_fault, select_faults
-from ..running.profiles import PROFILES, profile_named
+from ..running.profiles import profile_named
 from ..storage.environment import Environment
 from ..storage.files import write_atomically
+from .console import at_terminal, console, progress_bar
 from .exit_status import ExitStatus, status_of
-from .number_options import SECONDS, SEED
-from .options import at_terminal, console, usage_errors
-from .verdict_output import ranks
+from .number_options import SEED
+from .options import FILE, chosen_deadline, chosen_profile, usage_errors
 from .verdict_table import symbol
 from .written_files import RequestedFiles
-
-_FILE = click.Path(path_type=Path, dir_okay=False)
 
 
 @click.command("faults")
 @click.argument("patterns", nargs=-1)
-@click.option(
-    "--profile",
-    default="default",
-    show_default=True,
-    type=click.Choice(list(PROFILES)),
-    help="How many Jobs each check draws.",
-)
+@chosen_profile("default")
 @click.option("--every", is_flag=True, help="Run all checks on each fault. Default: until one fails.")
 @click.option("--seed", type=SEED, help="Draw other Jobs. Default: every run draws the same Jobs.")
-@click.option(
-    "--deadline",
-    type=SECONDS,
-    default=3.0,
-    show_default=True,
-    help="Seconds until an operation counts as hung.",
-)
+@chosen_deadline(3.0)
 @click.option(
     "--unusual", is_flag=True, help="Run correct adapters that work in unusual ways instead; no check may fail."
 )
-@click.option("--json", "json_file", type=_FILE, help="Write the outcome of each fault as JSON.")
+@click.option("--json", "json_file", type=FILE, help="Write the outcome of each fault as JSON.")
 @click.option(
-    "--markdown", "markdown_file", type=_FILE, help="Write the kill matrix, a row for each fault, as markdown."
+    "--markdown", "markdown_file", type=FILE, help="Write the kill matrix, a row for each fault, as markdown."
 )
 def command(
     patterns: tuple[str, ...],
@@ -81,7 +68,7 @@ def command(
     began = time.monotonic()
     kills: list[FaultOutcome] = []
     ended: ExitStatus | None = None
-    with _bar(out) as bar, ForkServers() as fork_servers:
+    with progress_bar(out, disable=not at_terminal(out)) as bar, ForkServers() as fork_servers:
         task = bar.add_task("", total=len(found))
         try:
             for fault in found:
@@ -106,22 +93,15 @@ def command(
     sys.exit(files.status(0 if all(map(as_wished, kills)) else 1))
 
 
-def _bar(out: Console) -> Progress:
-    columns = (BarColumn(24), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
-    return Progress(*columns, console=out, transient=True, disable=not at_terminal(out))
-
-
 def _show(out: Console, kill: FaultOutcome, well: bool, *, unusual: bool) -> None:
-    about = f"{kill.family}, {ranks(kill.world_size)}" + ("" if unusual else _origin(kill))
+    about = f"{kill.family}, {counted(kill.world_size, 'rank')}" + ("" if unusual else _origin(kill))
     title = f"{symbol('passed' if well else 'failed')} [bold]{escape(kill.name)}[/] ({about})"
     if kill.first is None:
         out.print(f"{title}: {'no check fails' if unusual else 'SURVIVES: no check fails'}", soft_wrap=True)
         return
     out.print(f"{title}: {kill.first.check} after {kill.seconds:.1f} s", soft_wrap=True)
     if kill.first.diagnosis is not None:
-        cause = kill.first.diagnosis.cause
-        said = cause.headline if cause else kill.first.diagnosis.headline
-        out.print(f"    {escape(said)}", style="dim", soft_wrap=True)
+        out.print(f"    {escape(headline_of(kill.first))}", style="dim", soft_wrap=True)
     if kill.missed:
         out.print(f"    should also have failed: {', '.join(kill.missed)}", style="bold red", soft_wrap=True)
 

@@ -15,32 +15,26 @@ from rich.table import Table
 from ..grading.limited_command import Limits
 from ..grading.points import Grade, Hints, Submission, grades, read_weights
 from ..grading.submission_check import check_submission
-from ..running.profiles import PROFILES
 from ..storage.files import write_atomically
+from .console import console
 from .exit_status import ExitStatus
 from .number_options import COUNT, SECONDS
-from .options import chosen_checks, console, usage_errors
+from .options import FILE, chosen_checks, chosen_profile, usage_errors
 from .written_files import RequestedFiles
 
-_FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
+_INPUT = click.Path(path_type=Path, exists=True, dir_okay=False)
 
 
 @click.command("grade")
 @click.argument("folder", type=click.Path(path_type=Path, exists=True, file_okay=False))
-@click.option("--template", required=True, type=_FILE, help="The adapter: it imports from the module `submission`.")
+@click.option("--template", required=True, type=_INPUT, help="The adapter: it imports from the module `submission`.")
 @click.option(
     "-w", "--world-size", "world_sizes", default="1,2,3", show_default=True, help="World sizes, such as 1,2,4."
 )
 @chosen_checks
+@chosen_profile("quick")
 @click.option(
-    "--profile",
-    default="quick",
-    show_default=True,
-    type=click.Choice(list(PROFILES)),
-    help="How many Jobs each check draws.",
-)
-@click.option(
-    "--weights", type=_FILE, help="A TOML file with the points of each family under [points]. Default: 1 each."
+    "--weights", type=_INPUT, help="A TOML file with the points of each family under [points]. Default: 1 each."
 )
 @click.option(
     "--hints",
@@ -62,7 +56,7 @@ _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 @click.option(
     "--output", type=COUNT, default=64, show_default=True, help="Limit on the size of each written file, in MiB."
 )
-@click.option("--csv", "csv_file", type=click.Path(path_type=Path, dir_okay=False), help="Write the table as CSV.")
+@click.option("--csv", "csv_file", type=FILE, help="Write the table as CSV.")
 def command(
     folder: Path,
     template: Path,

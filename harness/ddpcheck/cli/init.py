@@ -10,11 +10,12 @@ import click
 
 from ..running.adapter_templates import KINDS
 from ..storage.files import write_atomically
-from .options import console, usage_errors
+from .console import console
+from .options import FILE, usage_errors
 
 
 @click.command("init")
-@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("file", type=FILE)
 @click.option(
     "--kind",
     type=click.Choice(list(KINDS)),

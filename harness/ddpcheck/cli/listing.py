@@ -13,13 +13,15 @@ from ..causes import KINDS, Kind, as_listed
 from ..check_levels import LEVELS, Level
 from ..checks import Check
 from ..contract import GROUPS, SENTENCES, Capabilities, promises_of
+from ..counted_nouns import counted
 from ..docstrings_from_source import docstring
 from ..running.adapter_lookup import UnusableAdapter, known_adapters, missing_modules, resolve
 from ..running.guarded_import import IMPORT_SECONDS
 from ..running.launcher_lookup import description, installed_launchers, launcher_named
 from ..running.plan import installed_checks
 from ..running.profiles import PROFILES
-from .options import ATTACHED, console, usage_errors
+from .console import console
+from .options import usage_errors
 
 
 @click.group("list")
@@ -86,7 +88,7 @@ def causes(ids: tuple[str, ...]) -> None:
     out = console()
     for kind in sorted(found, key=lambda kind: kind.id):
         _show_cause(out, kind)
-    out.print("\n1 cause" if len(found) == 1 else f"\n{len(found)} causes")
+    out.print(f"\n{counted(len(found), 'cause')}")
 
 
 def _show_cause(out: Console, kind: Kind) -> None:
@@ -151,7 +153,8 @@ def launchers() -> None:
         except ValueError as error:
             reason, text = str(error), ""
         table.add_row(name, "no" if reason else "yes", escape(f"{text} ({reason})".strip() if reason else text))
-    table.add_row(ATTACHED[0], "yes", escape(ATTACHED[1]))
+    attached = "Ranks that you start yourself, on any hosts: ddpcheck check ADAPTER --attach HOST:PORT"
+    table.add_row("attached", "yes", attached)
     console().print(table)
 
 

@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from types import TracebackType
 from typing import Self
 
 from rich.console import Console
@@ -35,9 +34,7 @@ class LogLines(AbstractContextManager["LogLines"]):
         threading.Thread(target=self._repeat, name="log lines", daemon=True).start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         with self._lock:  # no line after the end
             self._ended.set()
 

@@ -9,18 +9,18 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
-from types import TracebackType
 from typing import Self
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import Progress
 
+from ..counted_nouns import counted
 from ..running.plan import Item
 from ..verdict import Verdict
+from .console import at_terminal, error_console, progress_bar
 from .log_lines import LogLines
-from .options import at_terminal, error_console
-from .verdict_output import ranks, summary
+from .verdict_output import summary
 
 _Place = tuple[str, int]  # an adapter's name and a world size
 _SECONDS_BETWEEN_QUIET_LINES = 30.0
@@ -47,17 +47,14 @@ class Display(AbstractContextManager["Display"]):
         )
         self._bar: Progress | None = None
         if at_terminal(console) and not quiet:
-            columns = (BarColumn(24), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
-            self._bar = Progress(*columns, console=console, transient=True)
+            self._bar = progress_bar(console)
             self._task = self._bar.add_task("", total=len(items))
 
     def __enter__(self) -> Self:
         self._stack.enter_context(self._lines if self._bar is None else self._bar)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for place, verdicts in self._verdicts.items():
             if verdicts and self._left[place]:
                 self._tell(place)
@@ -83,7 +80,7 @@ class Display(AbstractContextManager["Display"]):
     def _describe(self) -> None:
         several = len({adapter for adapter, _ in self._left}) > 1
         at_work = "; ".join(
-            f"{adapter}, " * several + f"{ranks(size)}: {name.removeprefix('check_')}"
+            f"{adapter}, " * several + f"{counted(size, 'rank')}: {name.removeprefix('check_')}"
             for (adapter, size), name in sorted(dict(self._at_work).items())
         )
         if self._bar is not None:
@@ -97,7 +94,7 @@ class Display(AbstractContextManager["Display"]):
             adapter, size = place
             now = time.monotonic()
             seconds = now - self._since.get(place, now)
-            told = f"{escape(adapter)}, {ranks(size)}: {summary(self._verdicts[place], seconds)}"
+            told = f"{escape(adapter)}, {counted(size, 'rank')}: {summary(self._verdicts[place], seconds)}"
             self.console.print(told, soft_wrap=True)
 
 

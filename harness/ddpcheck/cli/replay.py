@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from ..counted_nouns import counted
 from ..job import Job
 from ..launchers.launcher import Launcher
 from ..ranks.attaching import StartFailed
@@ -22,10 +23,10 @@ from ..session import Session
 from ..standalone import FailedCheck, NoScript, write_script
 from ..storage.failing_jobs import Failure
 from ..storage.replay import described
+from .console import console, error_console
 from .log_lines import LogLines
-from .number_options import SECONDS
-from .options import console, error_console, usage_errors
-from .verdict_output import ranks, show_failure
+from .options import FILE, chosen_deadline, usage_errors
+from .verdict_output import show_failure
 from .verdict_table import symbol
 from .written_files import RequestedFiles
 
@@ -39,13 +40,11 @@ from .written_files import RequestedFiles
     type=click.Choice(sorted(installed_launchers())),
     help="The launcher. Default: the launcher with which the Job failed.",
 )
-@click.option(
-    "--deadline", type=SECONDS, default=10.0, show_default=True, help="Seconds until an operation counts as hung."
-)
+@chosen_deadline(10.0)
 @click.option(
     "--script",
     "script_file",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FILE,
     help="Write a stand-alone Python script that shows a failure of collectives, samplers, metrics or scores.",
 )
 def command(
@@ -71,7 +70,9 @@ def command(
         launcher = launcher_named(started_by) if started_by in installed_launchers() else None
         job = failure.job
         session = Session(found, job.world_size, reference=full, deadline=deadline, launcher=launcher, replayed=job)
-    out.print(f"{found.name}, {ranks(failure.world_size)}: the Job of {failure.check}", style="bold", markup=False)
+    out.print(
+        f"{found.name}, {counted(failure.world_size, 'rank')}: the Job of {failure.check}", style="bold", markup=False
+    )
     hung = f"(an operation counts as hung after {deadline:g} s)"
     with LogLines(error_console(), at_once=False) as lines, session:
         try:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import Progress
 
+from .console import at_terminal, progress_bar
 from .log_lines import LogLines
-from .options import at_terminal
 
 
 class SearchProgress(AbstractContextManager["SearchProgress"]):
@@ -24,18 +23,15 @@ class SearchProgress(AbstractContextManager["SearchProgress"]):
         self._what = ""
         self._bar: Progress | None = None
         if at_terminal(console):
-            columns = (BarColumn(24), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
-            self._bar = Progress(*columns, console=console, transient=True)
+            self._bar = progress_bar(console)
             self._task = self._bar.add_task("", total=None)
 
     def __enter__(self) -> Self:
         (self._bar or self._lines).__enter__()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
-    ) -> None:
-        (self._bar or self._lines).__exit__(kind, error, where)
+    def __exit__(self, *error: Any) -> None:
+        (self._bar or self._lines).__exit__(*error)
 
     def stage(self, what: str) -> None:
         """what: the things that are counted from now on, such as "promises tried"."""

@@ -18,26 +18,18 @@ from ..ranks.attaching import StartFailed
 from ..running.candidate_promises import as_source
 from ..running.plan import RANKS_START, installed_checks
 from ..running.suggested_promises import OutOfTime, PromiseSearch, SuggestedPromise
+from .console import console
 from .exit_status import status_of
-from .number_options import SECONDS, FiniteNumber
-from .number_options import world_sizes as sizes_option
-from .options import console, usage_errors
+from .number_options import FiniteNumber
+from .options import chosen_deadline, chosen_sizes, usage_errors
 from .search_progress import SearchProgress
 from .verdict_table import symbol
 
 
 @click.command("suggest")
 @click.argument("adapter")
-@click.option(
-    "-w",
-    "--world-size",
-    "world_sizes",
-    callback=sizes_option,
-    help="World sizes, such as 1,2,4 or 1-4. Default: 2,3.",
-)
-@click.option(
-    "--deadline", type=SECONDS, default=3.0, show_default=True, help="Seconds until an operation counts as hung."
-)
+@chosen_sizes("Default: 2,3.")
+@chosen_deadline(3.0)
 @click.option(
     "--minutes",
     type=FiniteNumber(0, 1e6, min_open=True),
@@ -155,6 +147,6 @@ def _show_end(out: Console, search: PromiseSearch, source: str, stopped: str) ->
     if not search.held:
         out.print("\nNo further promise was found." if stopped else "\nNo further promise seems to be kept.")
         return
-    promises = "1 more promise seems" if len(search.held) == 1 else f"{len(search.held)} more promises seem"
+    promises = counted(len(search.held), "more promise seems", "more promises seem")
     out.print(f"\n{promises} to be kept. Put those that you mean to keep below the adapter:\n")
     out.print(source, markup=False, soft_wrap=True)

@@ -19,8 +19,8 @@ from ..running.plan import RANKS_START, installed_checks, plan
 from ..running.profiles import profile_named
 from ..storage.failures_folder import FAILURES_FOLDER
 from ..verdict import Verdict
-from .number_options import world_sizes as sizes_option
-from .options import console, default_sessions, usage_errors
+from .console import console
+from .options import chosen_sizes, default_sessions, usage_errors
 from .run_of_checks import exit_code, run_with_progress, show_all
 from .verdict_output import summary
 
@@ -28,13 +28,7 @@ REFERENCES = ("numpy_sockets", "numpy_mpi", "torch_ddp")
 
 
 @click.command("tour")
-@click.option(
-    "-w",
-    "--world-size",
-    "world_sizes",
-    callback=sizes_option,
-    help="World sizes, such as 1,2,4 or 1-4. Default: 1,2,3.",
-)
+@chosen_sizes("Default: 1,2,3.")
 @click.option("--train/--no-train", default=True, show_default=True, help="Also train with each reference on 2 ranks.")
 @click.option("-v", "--verbose", is_flag=True, help="Show a row for every check, and all reasons for skips.")
 def command(world_sizes: tuple[int, ...] | None, train: bool, verbose: bool) -> None:

@@ -19,7 +19,7 @@ from ..storage.environment import visible_cores
 from ..storage.failing_jobs import failure_file
 from ..verdict import Verdict
 from .shortened_stacks import shortened
-from .verdict_table import STYLES, WORDS, count_of_checks, symbol
+from .verdict_table import STYLES, WORDS, symbol
 
 _DETAIL_LINES = 24
 _NAMED = 4
@@ -42,8 +42,7 @@ def show_failure(
 
     keep_text: keeps the whole text of a failure that is shown in part, and returns a sentence on where.
     """
-    title = f"{verdict.adapter}, {ranks(verdict.world_size)}: {verdict.check} ({verdict.family})"
-    console.print(f"{symbol(verdict.status)} [bold]{escape(title)}[/]", soft_wrap=True)
+    console.print(f"{symbol(verdict.status)} [bold]{escape(_title(verdict))}[/]", soft_wrap=True)
     whole = verdict.text()
     lines = _text(verdict).rstrip().splitlines()
     shown = [cut(line, LONGEST_LINE) for line in lines[:_DETAIL_LINES]]
@@ -69,8 +68,11 @@ def _text(verdict: Verdict) -> str:
 
 def show_briefly(console: Console, verdict: Verdict, text: str) -> None:
     """One line for a failure whose cause was already shown, or after many failures."""
-    title = f"{verdict.adapter}, {ranks(verdict.world_size)}: {verdict.check} ({verdict.family})"
-    console.print(f"{symbol(verdict.status)} {escape(f'{title}: {text}')}", soft_wrap=True)
+    console.print(f"{symbol(verdict.status)} {escape(f'{_title(verdict)}: {text}')}", soft_wrap=True)
+
+
+def _title(verdict: Verdict) -> str:
+    return f"{verdict.adapter}, {counted(verdict.world_size, 'rank')}: {verdict.check} ({verdict.family})"
 
 
 def show_reasons(console: Console, verdicts: Iterable[Verdict], *, every: bool = False) -> None:
@@ -95,10 +97,10 @@ def show_reasons(console: Console, verdicts: Iterable[Verdict], *, every: bool =
             own = dict.fromkeys(verdict.adapter for verdict in reasons[reason])
             whose = "" if len(own) == len(adapters) else f" ({', '.join(own)})"
             checks = _checks_of(reasons[reason])
-            said = _some(list(checks)) if names else count_of_checks(len(checks))
+            said = _some(list(checks)) if names else counted(len(checks), "check")
             console.print(f"  {escape(reason + whose)}: {said}", style=STYLES[status], soft_wrap=True)
         if left := most[len(shown) :]:
-            rest = count_of_checks(len(set[str]().union(*(_checks_of(reasons[reason]) for reason in left))))
+            rest = counted(len({verdict.check for reason in left for verdict in reasons[reason]}), "check")
             count = counted(len(left), "more reason")
             console.print(f"  {count}: {rest}", style=STYLES[status], soft_wrap=True)
 
@@ -132,7 +134,7 @@ def show_observations(console: Console, verdicts: Iterable[Verdict]) -> None:
         console.print("\n[bold]observations, without a verdict[/]")
     for text, where in found.items():
         names = "; ".join(
-            f"{name}, {', '.join(map(str, [*sizes[:-1], ranks(sizes[-1])]))}" for name, sizes in where.items()
+            f"{name}, {', '.join(map(str, [*sizes[:-1], counted(sizes[-1], 'rank')]))}" for name, sizes in where.items()
         )
         console.print(f"  {escape(f'{names}: {text}')}", style="dim", soft_wrap=True)
 
@@ -150,14 +152,14 @@ def show_causes(console: Console, verdicts: Iterable[Verdict], failures: Path) -
         whose = f"{group.first.adapter}: " * several
         console.print(f"  {escape(whose + group.text)}", style=STYLES["failed"], soft_wrap=True)
         *less, most = group.world_sizes
-        sizes = "".join(f"{size}, " for size in less) + ranks(most)
+        sizes = "".join(f"{size}, " for size in less) + counted(most, "rank")
         got = group.first.diagnosis.headline if group.first.diagnosis else ""
         got = f"; {got}" if got not in ("", group.text) else ""
         console.print(f"      {_some(list(group.checks), group.first.check)}, at {escape(sizes + got)}", soft_wrap=True)
         if group.symptoms:
             told = "; ".join(dict.fromkeys(symptom.text for symptom in group.symptoms[:_SYMPTOMS]))
             more = len(group.explained) - len(group.checks)
-            checks = {0: "the same checks", 1: "1 more check"}.get(more, f"{more} more checks")
+            checks = counted(more, "more check") if more else "the same checks"
             console.print(f"      symptoms in {checks}: {escape(told)}", style="dim", soft_wrap=True)
     if left := found[_CAUSES:]:
         checks = _some(list(dict.fromkeys(name for group in left for name in group.checks)))
@@ -194,7 +196,3 @@ def oversubscribed(sizes: Iterable[int]) -> str:
         f"note: {cores} cores are visible here, fewer than the ranks at world size {', '.join(map(str, more))}: "
         "verdicts are valid, times do not show speed"
     )
-
-
-def ranks(world_size: int) -> str:
-    return counted(world_size, "rank")

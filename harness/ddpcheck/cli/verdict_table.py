@@ -40,10 +40,6 @@ def symbol(status: str) -> str:
     return f"[{STYLES[status]}]{SYMBOLS[status]}[/]"
 
 
-def count_of_checks(count: int) -> str:
-    return counted(count, "check")
-
-
 def show_table(console: Console, verdicts: Sequence[Verdict], *, every: bool = False) -> None:
     """Without `every`, checks that were skipped in all columns have no row, and a family of several checks that passed
     where they ran has one row.
@@ -66,7 +62,7 @@ def show_table(console: Console, verdicts: Sequence[Verdict], *, every: bool = F
         checks = dict.fromkeys(verdict.check for verdict in judged)
         if not every and len(checks) >= _FEWEST and {verdict.status for verdict in judged} <= {"passed", "skipped"}:
             folded += 1
-            table.add_row(f"[bold]{escape(family)}[/], {count_of_checks(len(checks))}", *_cells(judged, columns))
+            table.add_row(f"[bold]{escape(family)}[/], {counted(len(checks), 'check')}", *_cells(judged, columns))
             continue
         table.add_row(f"[bold]{escape(family)}[/]")
         for check in checks:
@@ -105,5 +101,5 @@ def _left_out(folded: int, hidden: int) -> str:
         parts.append("one row stands for a family whose checks passed, or were skipped")
     if hidden:
         have = "has" if hidden == 1 else "have"
-        parts.append(f"{count_of_checks(hidden)} skipped at every world size {have} no row")
+        parts.append(f"{counted(hidden, 'check')} skipped at every world size {have} no row")
     return f"{'; '.join(parts)}; --verbose shows all" if parts else ""

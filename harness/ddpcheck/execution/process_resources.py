@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 
 from ..launchers.mpi_segments import Segment, all_named_memory
+from ..launchers.process_handles import open_files
 
 MEMORY = ("bytes", "objects")
 """Memory that the system does not count: bytes of arrays, and Python's small objects."""
@@ -85,7 +86,7 @@ def _held() -> dict[str, int]:
             )
         found["threads"] = _entries("/proc/self/task")
         found["descriptors"] = _entries("/proc/self/fd")
-        found["sockets and pipes"] = sum(map(_has_other_end, Path("/proc/self/fd").iterdir()))
+        found["sockets and pipes"] = sum(name.startswith(("socket:", "pipe:")) for _, name in open_files())
         children = Path(f"/proc/self/task/{os.getpid()}/children").read_text(encoding="ascii")
         found["child processes"] = len(children.split())
     return found
@@ -116,10 +117,3 @@ def _allocated() -> dict[str, int]:
 
 def _entries(folder: str) -> int:
     return sum(1 for _ in Path(folder).iterdir())
-
-
-def _has_other_end(descriptor: Path) -> bool:
-    try:
-        return str(descriptor.readlink()).startswith(("socket:", "pipe:"))
-    except OSError:  # the descriptor of the folder itself, closed since
-        return False

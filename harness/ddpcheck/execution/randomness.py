@@ -10,6 +10,7 @@ import numpy as np
 
 from .. import job as ops
 from ..seeded_values import Array
+from .process_settings import draw_from_all
 from .rank_state import RankState, Values
 from .result_validation import ContractViolation, offered
 
@@ -62,10 +63,7 @@ def disturb_generators(victim: int, rank: int, world_size: int) -> None:
     """Draw from the process's generators on rank `victim`, and seed those of the next rank; other ranks do nothing."""
     torch = sys.modules.get("torch")
     if rank == victim:
-        random.random()
-        np.random.random_sample()
-        if torch is not None:
-            torch.rand(1)
+        draw_from_all(1)
     if rank == (victim + 1) % world_size:
         random.seed(rank)
         np.random.seed(rank)

@@ -11,9 +11,9 @@ import socket
 import struct
 import time
 from collections.abc import Iterator
-from contextlib import suppress
-from pathlib import Path
 from typing import NamedTuple
+
+from ..launchers.process_handles import open_files
 
 _TCP_INFO = 11
 _FIELDS = (("I", 100), ("Q", 128), ("I", 144), ("I", 156), ("Q", 200), ("Q", 208))
@@ -57,13 +57,9 @@ class _Count(NamedTuple):
 
 def _counts() -> Iterator[tuple[str, _Count]]:
     """Each TCP connection by a stable name."""
-    with suppress(OSError):
-        for file in Path("/proc/self/fd").iterdir():
-            with suppress(OSError):
-                name = str(file.readlink())
-                count = _count(int(file.name)) if name.startswith("socket:") else None
-                if count is not None:
-                    yield name, count
+    for file, name in open_files():
+        if name.startswith("socket:") and (count := _count(file)) is not None:
+            yield name, count
 
 
 def _count(number: int) -> _Count | None:

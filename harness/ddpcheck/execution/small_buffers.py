@@ -13,9 +13,9 @@ import os
 import socket
 import stat
 import termios
-from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
+
+from ..launchers.process_handles import open_files
 
 SMALL = 1 << 17
 """Buffer size in bytes. Below a segment of the loopback device (64 KiB) every transfer would wait for timers."""
@@ -28,7 +28,7 @@ _sizes: dict[tuple[int, int], dict[int, int]] = {}
 
 def shrink_buffers() -> int:
     """Shrink the buffers of all open streams. Returns the number of changed streams."""
-    for file in _open_files():
+    for file, _ in open_files():
         with suppress(OSError):
             about = os.fstat(file)
             sizes = _shrunk(file, about.st_mode)
@@ -57,17 +57,12 @@ def waiting_bytes() -> tuple[int, int]:
     sockets.
     """
     unsent = unread = 0
-    for file in _open_files():
+    for file, _ in open_files():
         with suppress(OSError):
             if stat.S_ISSOCK(os.fstat(file).st_mode) and _get(file, socket.SO_TYPE) == socket.SOCK_STREAM:
                 unsent += _count(file, termios.TIOCOUTQ)
                 unread += _count(file, termios.FIONREAD)
     return unsent, unread
-
-
-def _open_files() -> Iterator[int]:
-    with suppress(OSError):
-        yield from [int(file.name) for file in Path("/proc/self/fd").iterdir()]
 
 
 def _shrunk(file: int, mode: int) -> dict[int, int]:

@@ -7,6 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from ..counted_nouns import counted
 from ..printable_text import cut
 from ..storage.files import UnreadableFile
 from ..storage.results import Results
@@ -40,7 +41,7 @@ def check_submission(file: Path, template: Path, words: tuple[str, ...], limits:
 def _note(ended: CommandResult, limits: Limits) -> str:
     parts = [] if ended.in_time else [f"it took more than {limits.seconds:g} s, and was ended"]
     if ended.in_time and ended.left:
-        parts.append(f"the submission left {ended.left} {'process' if ended.left == 1 else 'processes'} behind")
+        parts.append(f"the submission left {counted(ended.left, 'process', 'processes')} behind")
     if ended.in_time and ended.status not in (0, 1):
         parts.append(f"it ended with status {ended.status}")
     return "; ".join(parts)

@@ -1,5 +1,5 @@
-"""Launchers: they start and end the processes of ranks. A new launcher implements base.Launcher and registers an entry
-point.
+"""Launchers: they start and end the processes of ranks. A new launcher implements launcher.Launcher and registers an
+entry point.
 
 processes      plain processes, by default forked from fork_servers
 multiprocess   Python's fork, spawn and forkserver

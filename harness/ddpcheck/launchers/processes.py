@@ -47,11 +47,11 @@ class Processes:
         return None
 
     def with_fork_servers(self, fork_servers: ForkServers) -> Processes:
-        """See launchers.base.ForkServerLauncher."""
+        """See launcher.ForkServerLauncher."""
         return replace(self, fork_servers=fork_servers)
 
     def parent(self) -> Mapping[str, str]:
-        """See launchers.base.StartsChildren."""
+        """See launcher.StartsChildren."""
         return {DRIVER: str(os.getpid())}
 
     def start(

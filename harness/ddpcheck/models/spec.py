@@ -38,11 +38,11 @@ Parameters are named "<layer>.weight" and "<layer>.bias", a scale "<layer>.scale
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -133,11 +133,11 @@ class ModelSpec:
     def _tensors(self) -> tuple[Tensor, ...]:
         return tuple(_tensors(self))
 
-    def initial(self, seed: int, values: Kind, spread: int = 1) -> dict[str, Array]:
+    def initial(self, seed: int, values: Kind) -> dict[str, Array]:
         """Initial parameters and buffers by name. Each rank uses another seed, and so starts with other values."""
         tensors = self.tensors()
         sizes = [math.prod(tensor.shape) for tensor in tensors]
-        flat = numbers((sum(sizes),), self.dtype, values, key_of(seed), spread)
+        flat = numbers((sum(sizes),), self.dtype, values, key_of(seed), 1)
         made: dict[str, Array] = {}
         end = 0
         for position, (tensor, size) in enumerate(zip(tensors, sizes, strict=True)):
@@ -147,12 +147,12 @@ class ModelSpec:
                 continue
             key = key_of(seed, position)
             if not tensor.positive:
-                made[tensor.name] = numbers(tensor.shape, tensor.dtype, values, key, spread)
+                made[tensor.name] = numbers(tensor.shape, tensor.dtype, values, key, 1)
                 continue
             if tensor.dtype == "int64":  # too large for a float, so that a cast shows
                 made[tensor.name] = np.asarray(abs(numbers(tensor.shape, "int64", "lattice", key, 1 << 60)))
             else:
-                array = numbers(tensor.shape, tensor.dtype, values, key, spread + 2)
+                array = numbers(tensor.shape, tensor.dtype, values, key, 3)
                 made[tensor.name] = abs(array) + array.dtype.type(1)
         return made
 
@@ -217,37 +217,29 @@ def _problems(layers: tuple[Layer, ...]) -> Iterator[str]:
 
 def _features(layers: tuple[Layer, ...]) -> Iterator[str]:
     for layer in layers:
-        if isinstance(layer, Linear):
-            if not layer.inputs * layer.outputs:
-                yield "empty"
-            if layer.strided:
-                yield "strided"
-            if layer.uses:
-                yield "tied"
-            if layer.frozen:
-                yield "frozen"
-            if layer.branch:
-                yield "branch"
-            if layer.penalty:
-                yield "penalty"
-            if layer.replaced:
-                yield "replaced_parameters"
-        elif isinstance(layer, Scale):
-            yield "buffer" if layer.buffer else "scale"
-            if layer.wide:
-                yield "mixed_dtypes"
-        elif isinstance(layer, BatchNorm):
-            yield "batch_norm"
-            if layer.replaced:
-                yield "replaced_buffers"
-        elif isinstance(layer, Embedding):
-            yield "sparse" if layer.sparse else "embedding"
-        elif isinstance(layer, Delay):
-            yield "delay"
-        elif isinstance(layer, Activity):
-            yield "activity"
-        elif isinstance(layer, Head):
-            yield "auxiliary_head"
+        yield from (name for name, kind, has in _FEATURES if isinstance(layer, kind) and has(layer))
+
+
+_FEATURES: tuple[tuple[str, type, Callable[[Any], object]], ...] = (
+    ("empty", Linear, lambda layer: not layer.inputs * layer.outputs),
+    ("strided", Linear, lambda layer: layer.strided),
+    ("tied", Linear, lambda layer: layer.uses),
+    ("frozen", Linear, lambda layer: layer.frozen),
+    ("branch", Linear, lambda layer: layer.branch),
+    ("penalty", Linear, lambda layer: layer.penalty),
+    ("replaced_parameters", Linear, lambda layer: layer.replaced),
+    ("scale", Scale, lambda layer: not layer.buffer),
+    ("buffer", Scale, lambda layer: layer.buffer),
+    ("mixed_dtypes", Scale, lambda layer: layer.wide),
+    ("batch_norm", BatchNorm, lambda layer: True),
+    ("replaced_buffers", BatchNorm, lambda layer: layer.replaced),
+    ("embedding", Embedding, lambda layer: not layer.sparse),
+    ("sparse", Embedding, lambda layer: layer.sparse),
+    ("delay", Delay, lambda layer: True),
+    ("activity", Activity, lambda layer: True),
+    ("auxiliary_head", Head, lambda layer: True),
+)
+"""The features of models, with the kind of layer that has each, and the condition."""
 
 
 def _tensors(model: ModelSpec) -> Iterator[Tensor]:

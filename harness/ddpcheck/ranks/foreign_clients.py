@@ -15,6 +15,8 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Self
 
+from ..launchers.process_handles import open_files
+
 _LENGTHS = ("", "!I", "!Q", "<I", "<Q")
 _ROOM = 4096
 """A pickle is padded with zeros to this size, so that a reader of a fixed size gets it whole."""
@@ -85,25 +87,16 @@ class ForeignClients:
 def listening_addresses(pid: int) -> Iterator[tuple[str, int]]:
     """Yield address and port of every TCP socket on which the process listens, as far as /proc shows them."""
     try:
-        files = [_target(entry) for entry in Path(f"/proc/{pid}/fd").iterdir()]
         tables = [Path(f"/proc/{pid}/net/{name}").read_text() for name in ("tcp", "tcp6")]
     except OSError:
         return
-    own = {name.removeprefix("socket:[").removesuffix("]") for name in files if name.startswith("socket:")}
+    own = {name.removeprefix("socket:[").removesuffix("]") for _, name in open_files(pid) if name.startswith("socket:")}
     for table in tables:
         for line in table.splitlines()[1:]:
             fields = line.split()
             if fields[3] == _LISTENING and fields[9] in own:
                 host, port = fields[1].split(":")
                 yield _address(host), int(port, 16)
-
-
-def _target(entry: Path) -> str:
-    """Return the target of a link in /proc/PID/fd; empty if the file has been closed."""
-    try:
-        return str(entry.readlink())
-    except OSError:
-        return ""
 
 
 def _address(text: str) -> str:

@@ -15,9 +15,9 @@ import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from os import PathLike
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from ..check_levels import LEVELS, Level, features_beyond
@@ -25,7 +25,6 @@ from ..checks import Check, Observation, select
 from ..contract import RendezvousRule
 from ..contract.adapter import Adapter
 from ..contract.asked_promises import left_out
-from ..job import Job
 from ..launchers.fork_servers import ForkServers
 from ..launchers.launcher import Launcher
 from ..printable_text import cut
@@ -67,67 +66,49 @@ class Settings:
     level: Level = Level.STANDARD
 
 
-@dataclass(frozen=True)
-class _Result:
-    """The outcome of a check's function."""
-
-    status: Status
-    reason: str = ""
-    diagnosis: Diagnosis | None = None
-    job: Job | None = None
-    observation: str = ""
-
-
-def _call(check: Check, session: Session) -> _Result:
-    """Call a check's function. Only StartFailed is raised."""
-    try:
-        text = check.function(session) or ""
-    except Finding as finding:
-        return _Result("hung" if finding.hung else "failed", "", finding.diagnosis, finding.job)
-    except StartFailed:
-        raise
-    except CannotTell as error:
-        return _Result("skipped", str(error))
-    except Refused as error:
-        return _Result("unknown", str(error), error.diagnosis)
-    except Exception as error:
-        reason, causes = traceback.format_exc(), refusal_cause(error)
-        headline = f"the system refused a resource to ddpcheck itself: {error}"
-        return _Result("unknown", reason, Diagnosis(headline, causes, details=(reason,)) if causes else None)
-    return _Result("passed", observation=str(text)) if isinstance(text, Observation) else _Result("passed", text)
-
-
 def run_check(session: Session, check: Check, expected: ExpectedFailures | Mapping[str, str] | None = None) -> Verdict:
     """Run one check and return its Verdict. Only StartFailed is raised, since it is not a failure of the check."""
     if not isinstance(expected, ExpectedFailures):
         expected = ExpectedFailures(expected or {}, (*installed_checks(), check))
     began, jobs = time.monotonic(), session.jobs_run
     session.asked.clear()
+    outcome = partial(Verdict, session.adapter.name, session.world_size, check.name, check.family)
     if check is not RANKS_START:
         if session.starts == 0:
             session.start()  # ranks may withdraw promises when they start
         if reason := session.withdraws(check.needs):
-            return Verdict(session.adapter.name, session.world_size, check.name, check.family, "skipped", reason=reason)
-    result = _call(check, session)
-    status, reason = result.status, result.reason
+            return outcome("skipped", reason=reason)
+    verdict = _call(check, session, outcome)
     jobs = session.jobs_run - jobs
-    if status == "passed" and not jobs and check is not RANKS_START:  # a check that ran no Job has judged nothing
-        status, reason = "skipped", "no Job ran: none of its Jobs fits the promises"
-    verdict = Verdict(
-        session.adapter.name,
-        session.world_size,
-        check.name,
-        check.family,
-        status,
-        round(time.monotonic() - began, 4),
-        jobs,
-        reason,
-        result.diagnosis,
-        result.job,
-        _not_covered(session) if status == "passed" else (),
-        result.observation,
-    )
-    return expected.applied(verdict)
+    if (
+        verdict.status == "passed" and not jobs and check is not RANKS_START
+    ):  # a check that ran no Job has judged nothing
+        verdict = replace(verdict, status="skipped", reason="no Job ran: none of its Jobs fits the promises")
+    not_covered = _not_covered(session) if verdict.status == "passed" else ()
+    seconds = round(time.monotonic() - began, 4)
+    return expected.applied(replace(verdict, seconds=seconds, jobs=jobs, not_covered=not_covered))
+
+
+def _call(check: Check, session: Session, outcome: Callable[..., Verdict]) -> Verdict:
+    """Call a check's function. Only StartFailed is raised. outcome: makes a Verdict from its status and further fields."""
+    try:
+        text = check.function(session) or ""
+    except Finding as finding:
+        return outcome("hung" if finding.hung else "failed", diagnosis=finding.diagnosis, job=finding.job)
+    except StartFailed:
+        raise
+    except CannotTell as error:
+        return outcome("skipped", reason=str(error))
+    except Refused as error:
+        return outcome("unknown", reason=str(error), diagnosis=error.diagnosis)
+    except Exception as error:
+        reason, causes = traceback.format_exc(), refusal_cause(error)
+        headline = f"the system refused a resource to ddpcheck itself: {error}"
+        diagnosis = Diagnosis(headline, causes, details=(reason,)) if causes else None
+        return outcome("unknown", reason=reason, diagnosis=diagnosis)
+    if isinstance(text, Observation):
+        return outcome("passed", observation=str(text))
+    return outcome("passed", reason=text)
 
 
 def _not_covered(session: Session) -> tuple[str, ...]:
@@ -176,7 +157,7 @@ class CheckRunner:
         if not reason and not self.session.starts:
             reason = self.lost = self.hangs.leaves_out_start(item.world_size)
         if reason:
-            return skipped(item, reason)
+            return item.verdict("skipped", reason=reason)
         self.session.deadline = self.hangs.seconds(item.check, self.deadline)
         shortened = "" if self.full else self.repeated.shortens(item.check)
         self.session.brief = bool(shortened)
@@ -184,22 +165,7 @@ class CheckRunner:
         try:
             verdict = run_check(self.session, item.check, expected)
         except StartFailed as error:
-            if error.stuck:
-                self.hangs.start_is_stuck(item.world_size)
-            # the failure has the whole problem, which every later skip would repeat
-            self.lost = cut(f"the ranks did not start: {error.problems[0]}", _LONGEST_REASON)
-            verdict = Verdict(
-                item.adapter.name,
-                item.world_size,
-                item.check.name,
-                item.check.family,
-                "unknown" if error.says_nothing else "failed",
-                round(time.monotonic() - began, 4),
-                diagnosis=start_diagnosis(
-                    error, item.world_size, self.session.has_parent_process, again=self.session.starts > 1
-                ),
-            )
-            return expected.applied(verdict)
+            return expected.applied(self._lose(item, error, time.monotonic() - began))
         if verdict.status == "hung":
             self.hangs.add(item.check, item.world_size)
         self.repeated.add(verdict)
@@ -207,17 +173,22 @@ class CheckRunner:
             return replace(verdict, reason="; ".join(filter(None, (verdict.reason, shortened))))
         return verdict
 
+    def _lose(self, item: Item, error: StartFailed, seconds: float) -> Verdict:
+        """Skip all later items. Returns the verdict on the item for which the ranks were to start."""
+        if error.stuck:
+            self.hangs.start_is_stuck(item.world_size)
+        # the failure has the whole problem, which every later skip would repeat
+        self.lost = cut(f"the ranks did not start: {error.problems[0]}", _LONGEST_REASON)
+        parent, again = self.session.has_parent_process, self.session.starts > 1
+        diagnosis = start_diagnosis(error, item.world_size, parent, again=again)
+        status: Status = "unknown" if error.says_nothing else "failed"
+        return item.verdict(status, seconds=round(seconds, 4), diagnosis=diagnosis)
+
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
         self.session.close(orderly=kind is None)
-
-
-def skipped(item: Item, reason: str) -> Verdict:
-    return Verdict(item.adapter.name, item.world_size, item.check.name, item.check.family, "skipped", reason=reason)
 
 
 def run_items(
@@ -243,7 +214,7 @@ def run_items(
             others = [item for item in group if item.check is not RANKS_START]
             if others and all(item.skip for item in others):
                 why = next((item.skip for item in group if item.skip), "")
-                yield from (skipped(item, item.skip or why) for item in group)
+                yield from (item.verdict("skipped", reason=item.skip or why) for item in group)
                 continue
             reference = group[0].reference
             with CheckRunner(

@@ -31,7 +31,7 @@ def headline_of(verdict: Verdict) -> str:
     """A failure in one line: its likeliest cause, or its headline."""
     if verdict.diagnosis is None:
         return f"the check itself crashed: {verdict.reason.strip().rpartition(chr(10))[2]}"
-    return verdict.diagnosis.cause.headline if verdict.diagnosis.cause else verdict.diagnosis.headline
+    return verdict.cause.headline if verdict.cause else verdict.diagnosis.headline
 
 
 Identity = tuple[str, ...]
@@ -40,10 +40,7 @@ Identity = tuple[str, ...]
 
 def identity_of(verdict: Verdict) -> Identity:
     """The key that failures of the same cause share; empty if no cause is known."""
-    cause = verdict.diagnosis.cause if verdict.diagnosis is not None else None
-    if cause is None:
-        return ()
-    return identity_of_cause(cause)
+    return identity_of_cause(verdict.cause) if verdict.cause else ()
 
 
 def identity_of_cause(cause: Cause) -> Identity:
@@ -58,11 +55,6 @@ _BY_PARAMETERS = {
     ranks.UNCAUGHT_COMPILED_ERROR.id,
 }
 """Causes that are the same mistake only if their parameters agree."""
-
-
-def causes_of(verdict: Verdict) -> tuple[Cause, ...]:
-    """The causes that a failure names, the likeliest first."""
-    return verdict.diagnosis.causes if verdict.diagnosis is not None else ()
 
 
 def implies(cause: Verdict, symptom: Verdict) -> bool:
@@ -111,13 +103,12 @@ def tells_little(verdict: Verdict) -> bool:
 
 def is_a_guess(verdict: Verdict) -> bool:
     """Whether the cause is only possible, or not known."""
-    cause = verdict.diagnosis.cause if verdict.diagnosis is not None else None
-    return cause is None or cause.certainty == "possible"
+    return verdict.cause is None or verdict.cause.certainty == "possible"
 
 
 def _known_value(verdict: Verdict) -> Cause | None:
     """The known cause of a failure that is told by a guess about its circumstances."""
-    known = (cause for cause in causes_of(verdict) if cause.certainty == "likely")
+    known = (cause for cause in verdict.causes if cause.certainty == "likely")
     return next(known, None) if is_a_guess(verdict) else None
 
 

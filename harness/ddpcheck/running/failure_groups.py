@@ -14,7 +14,7 @@ from dataclasses import replace
 from ..causes import Cause, ranks
 from ..causes.cause import Certainty
 from ..verdict import Verdict
-from .failure_causes import Identity, causes_of, depth, identity_of, is_a_guess, tells_little
+from .failure_causes import Identity, depth, identity_of, is_a_guess, tells_little
 from .group_symptoms import FailureGroup, with_symptoms
 from .implied_causes import CONDITIONS, LOOKS, implied_by
 
@@ -59,17 +59,15 @@ def _sharing_a_cause(verdict: Verdict, failed: Sequence[Verdict]) -> Verdict:
     """The verdict, led by its possible cause that also explains other failures of the run."""
     if verdict.diagnosis is None:
         return verdict
-    if slip := next((cause for cause in verdict.diagnosis.causes if _is_a_slip(cause)), None):
-        first = {
-            identity_of(other) for other in failed if other.adapter == verdict.adapter and slip in causes_of(other)
-        }
+    if slip := next((cause for cause in verdict.causes if _is_a_slip(cause)), None):
+        first = {identity_of(other) for other in failed if other.adapter == verdict.adapter and slip in other.causes}
         return _told_by(verdict, slip) if len(first) > 1 else verdict
     if not tells_little(verdict):
         return _by_what_others_show(verdict, failed)
     if _leads_elsewhere(verdict, failed):
         return verdict
     others = {identity_of(other)[0] for other in failed if other.adapter == verdict.adapter and identity_of(other)}
-    for cause in verdict.diagnosis.causes[1:]:
+    for cause in verdict.causes[1:]:
         if implied_by(cause.id) & others:
             return _told_by(verdict, cause, "likely")
     return verdict
@@ -77,8 +75,8 @@ def _sharing_a_cause(verdict: Verdict, failed: Sequence[Verdict]) -> Verdict:
 
 def _by_what_others_show(verdict: Verdict, failed: Sequence[Verdict]) -> Verdict:
     """The verdict, led by the first of its equally likely causes that another failure shows, or that another's implies."""
-    likely = [cause for cause in causes_of(verdict) if cause.certainty == "likely"]
-    if len(likely) < 2 or likely[0] != causes_of(verdict)[0]:
+    likely = [cause for cause in verdict.causes if cause.certainty == "likely"]
+    if len(likely) < 2 or likely[0] != verdict.causes[0]:
         return verdict
     others = (other for other in failed if other is not verdict and other.adapter == verdict.adapter)
     first = {known[0] for other in others if (known := identity_of(other))}
@@ -109,11 +107,9 @@ def _under_its_condition(group: FailureGroup) -> FailureGroup:
     known = identity_of(group.first)
     if not known or known[0] not in LOOKS:
         return group
-    named = [{cause.id for cause in verdict.diagnosis.causes} for verdict in group.verdicts if verdict.diagnosis]
+    named = [{cause.id for cause in verdict.causes} for verdict in group.verdicts if verdict.diagnosis]
     common = frozenset.intersection(CONDITIONS, *named)
-    told = [
-        _told_by(verdict, cause) for verdict in group.verdicts for cause in causes_of(verdict) if cause.id in common
-    ]
+    told = [_told_by(verdict, cause) for verdict in group.verdicts for cause in verdict.causes if cause.id in common]
     return replace(group, verdicts=tuple(told)) if len(told) == len(group.verdicts) else group
 
 
@@ -121,7 +117,6 @@ def _told_by(verdict: Verdict, cause: Cause, certainty: Certainty | None = None)
     """The verdict with this cause first."""
     if verdict.diagnosis is None:
         return verdict
-    others = tuple(each for each in verdict.diagnosis.causes if each != cause)
-    return replace(
-        verdict, diagnosis=replace(verdict.diagnosis, causes=(cause.but(certainty or cause.certainty), *others))
-    )
+    others = (each for each in verdict.causes if each != cause)
+    first = cause.but(certainty or cause.certainty)
+    return replace(verdict, diagnosis=replace(verdict.diagnosis, causes=(first, *others)))

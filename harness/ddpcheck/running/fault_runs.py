@@ -119,7 +119,7 @@ def run_fault(
     failed = tuple(verdict.check for verdict in verdicts if verdict.status in ("failed", "hung"))
     started = first is None or first.check != RANKS_START.name  # if not, no other check can run
     missed = tuple(name for name in fault.caught_by if started and name not in failed)
-    named = (cause.id for verdict in verdicts if verdict.diagnosis is not None for cause in verdict.diagnosis.causes)
+    named = (cause.id for verdict in verdicts for cause in verdict.causes)
     return FaultOutcome(
         fault.name,
         fault.seen_in,

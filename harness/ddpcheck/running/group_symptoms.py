@@ -8,7 +8,6 @@ from typing import Any
 
 from ..verdict import Verdict
 from .failure_causes import (
-    causes_of,
     depth,
     headline_of,
     identity_of,
@@ -193,7 +192,7 @@ def _names(cause: FailureGroup, symptom: FailureGroup) -> bool:
 def _naming(cause: FailureGroup, symptom: FailureGroup) -> int:
     """How many failures of the symptom have the cause as a further possible cause."""
     known = identity_of(cause.first)
-    return sum(known in map(identity_of_cause, causes_of(each)[1:]) for each in symptom.verdicts) if known else 0
+    return sum(known in map(identity_of_cause, each.causes[1:]) for each in symptom.verdicts) if known else 0
 
 
 def _is_special(groups: Sequence[FailureGroup], cause: FailureGroup) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib.metadata import entry_points
+from typing import Any
 
 from ..check_levels import Level
 from ..checks import Check, unmet_need
@@ -12,6 +13,7 @@ from ..contract.adapter import Adapter
 from ..docstrings_from_source import sentence
 from ..launchers.launcher import Launcher
 from ..session import Session
+from ..verdict import Status, Verdict
 from .adapter_lookup import how_to_install, missing_modules, reference_of, resolve
 from .guarded_import import IMPORT_SECONDS
 
@@ -45,6 +47,10 @@ class Item:
     @property
     def name(self) -> str:
         return f"{self.adapter.name}-w{self.world_size}-{self.check.name}"
+
+    def verdict(self, status: Status, **more: Any) -> Verdict:
+        """A Verdict on this item. more: its further fields."""
+        return Verdict(self.adapter.name, self.world_size, self.check.name, self.check.family, status, **more)
 
 
 def installed_checks() -> tuple[Check, ...]:

@@ -13,7 +13,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from types import TracebackType
 from typing import Self
 
 from ..causes.ranks import METHOD_MISSING
@@ -97,9 +96,7 @@ class PromiseSearch:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
         self._close(orderly=kind is None)
 
     @property
@@ -335,7 +332,7 @@ def _bad(verdict: Verdict) -> bool:
 
 def _missing(verdict: Verdict) -> str:
     """The method whose absence is the failure; empty if it has another cause."""
-    cause = None if verdict.diagnosis is None else verdict.diagnosis.cause
+    cause = verdict.cause
     return str(cause.get("method")) if cause is not None and METHOD_MISSING.explains((cause,)) else ""
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ..counted_nouns import counted
 from ..verdict import Verdict
 from .files import write_atomically
 
@@ -16,9 +17,9 @@ def badge(verdicts: Sequence[Verdict]) -> dict[str, Any]:
     failed = {verdict.check for verdict in verdicts if not verdict.ok}
     held = {verdict.check for verdict in verdicts if verdict.status == "passed"} - failed
     if failed:
-        message, color = f"{_laws(len(failed))} broken", "red"
+        message, color = f"{counted(len(failed), 'law')} broken", "red"
     elif held:
-        message, color = f"{_laws(len(held))} hold" if len(held) > 1 else "1 law holds", "brightgreen"
+        message, color = counted(len(held), "law holds", "laws hold"), "brightgreen"
     else:
         message, color = "nothing checked", "lightgrey"
     return {"schemaVersion": 1, "label": "ddpcheck", "message": message, "color": color}
@@ -27,7 +28,3 @@ def badge(verdicts: Sequence[Verdict]) -> dict[str, Any]:
 def save_badge(verdicts: Sequence[Verdict], path: Path) -> None:
     """Write the badge. UnwritableFile if that fails."""
     write_atomically(path, json.dumps(badge(verdicts)) + "\n")
-
-
-def _laws(number: int) -> str:
-    return "1 law" if number == 1 else f"{number} laws"

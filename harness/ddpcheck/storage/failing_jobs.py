@@ -97,6 +97,5 @@ def write_failure(folder: Path, reference: str, verdict: Verdict, launcher: str 
     path = failure_file(folder, verdict)
     if path is None or verdict.job is None:
         return None
-    causes = verdict.diagnosis.causes if verdict.diagnosis is not None else ()
-    Failure(reference, verdict.world_size, verdict.check, verdict.job, launcher, causes).save(path)
+    Failure(reference, verdict.world_size, verdict.check, verdict.job, launcher, verdict.causes).save(path)
     return path

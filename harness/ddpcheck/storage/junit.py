@@ -46,14 +46,13 @@ def _counts(group: list[Verdict]) -> dict[str, str]:
 
 def _add_outcome(case: ET.Element, verdict: Verdict) -> None:
     text = _xml_text(verdict.diagnosis.text() if verdict.diagnosis else verdict.reason)
+    kind = verdict.cause.id if verdict.cause else verdict.status
     if verdict.status in ("failed", "hung"):
         message = _xml_text(verdict.diagnosis.headline if verdict.diagnosis else verdict.reason)
-        cause = verdict.diagnosis.cause if verdict.diagnosis else None
-        ET.SubElement(case, "failure", message=message, type=cause.id if cause else verdict.status).text = text
+        ET.SubElement(case, "failure", message=message, type=kind).text = text
     elif verdict.status == "unknown":
-        cause = verdict.diagnosis.cause if verdict.diagnosis else None
         message = _xml_text(verdict.diagnosis.headline) if verdict.diagnosis else "the check itself crashed"
-        ET.SubElement(case, "error", message=message, type=cause.id if cause else "unknown").text = text
+        ET.SubElement(case, "error", message=message, type=kind).text = text
     elif verdict.status == "skipped":
         ET.SubElement(case, "skipped", message=_xml_text(verdict.reason))
     elif verdict.status == "expected_failure":

@@ -1,4 +1,4 @@
-"""Runs a failing Job again: every rank's values as text, and the verdict of the failed check."""
+"""The results of a Job as text, operation by operation and rank by rank, as `ddpcheck replay` prints them."""
 
 from __future__ import annotations
 
@@ -32,9 +32,8 @@ def described(job: Job, trace: Trace) -> Iterator[str]:
         for line in _outcomes(position, trace):
             yield f"      {line}"
     for rank in trace.ranks:
-        yield f"rank {rank.rank}: {rank.outcome}" + (
-            f"\n{_indented(rank.error or rank.stack)}" if not _done(rank) else ""
-        )
+        failed = "" if rank.outcome == "done" else f"\n{_indented(rank.error or rank.stack)}"
+        yield f"rank {rank.rank}: {rank.outcome}{failed}"
 
 
 def _outcomes(position: int, trace: Trace) -> Iterator[str]:
@@ -79,10 +78,6 @@ def _array(array: Array) -> str:
     flat = array.reshape(-1)
     numbers = " ".join(f"{number:.9g}" if array.dtype.kind == "f" else str(number) for number in flat[:_SHOWN])
     return f"{array.dtype}{list(array.shape)} {numbers}" + " ..." * (flat.size > _SHOWN)
-
-
-def _done(rank: RankTrace) -> bool:
-    return rank.outcome == "done"
 
 
 def _indented(text: str) -> str:

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from ..contract.adapter import Adapter
 
 F = TypeVar("F", bound=Callable[..., Any])
-MARK = "ddpcheck"
 RANKS = "ddpcheck_ranks"
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ..storage.failures_folder import FAILURES_FOLDER
+from . import RANKS
 
 if TYPE_CHECKING:
     from ..audit.audit_in_tests import Audited
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 if "ddpcheck_properties" not in sys.modules:  # pytest warns about a module imported before its rewriting
     pytest.register_assert_rewrite("ddpcheck_properties")
 
-_RANKS = "ddpcheck_ranks"
 _UNBOUND = pytest.StashKey[str]()
 _HELP = "name the implementation with --ddp-adapter, as in: pytest --pyargs ddpcheck_properties --ddp-adapter my_ddp:adapter"
 
@@ -80,7 +80,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     except ValueError as error:
         raise pytest.Collector.CollectError(str(error)) from None
     # scope: ranks are grouped by module; with a narrower one they would start for every check
-    metafunc.parametrize((_RANKS, "check"), cases, indirect=[_RANKS], scope="module")
+    metafunc.parametrize((RANKS, "check"), cases, indirect=[RANKS], scope="module")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -92,7 +92,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         _deselect_inapplicable(config, items)
     if config.pluginmanager.hasplugin("xdist"):
         for item in items:
-            ranks = _parameters(item).get(_RANKS)
+            ranks = _parameters(item).get(RANKS)
             if ranks is not None:  # --dist loadgroup keeps these together
                 item.add_marker(pytest.mark.xdist_group(str(ranks)))
 

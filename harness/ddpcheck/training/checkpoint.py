@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,7 @@ import numpy as np
 
 from ..seeded_values import Array
 from ..storage.archives import read_arrays
-from ..storage.files import UnreadableFile
+from ..storage.files import UnreadableFile, UnwritableFile, atomic_file
 from .plan import TrainingPlan
 from .rank_messages import TrainingFailed
 
@@ -34,10 +32,7 @@ class Checkpoint:
 
 
 def save(path: Path, checkpoint: Checkpoint) -> None:
-    """Write a file beside `path` and move it there, so that a reader always sees a complete file, old or new.
-
-    TrainingFailed if that is not possible.
-    """
+    """Write the file as a whole, so that a reader always sees the old or the new one. TrainingFailed on failure."""
     about = {
         "format": _FORMAT,
         "plan": dataclasses.asdict(checkpoint.plan),
@@ -45,19 +40,11 @@ def save(path: Path, checkpoint: Checkpoint) -> None:
         "epoch": checkpoint.epoch,
     }
     arrays: dict[str, Any] = {_STATE + name: array for name, array in checkpoint.state.items()}
-    half = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with half.open("wb") as file:
+        with atomic_file(path) as file:
             np.savez(file, about=np.array(json.dumps(about)), **arrays)
-            file.flush()
-            os.fsync(file.fileno())
-        half.replace(path)
-    except OSError as error:
-        raise TrainingFailed(f"the checkpoint {path} cannot be saved ({error}); choose another place") from error
-    finally:
-        with suppress(OSError):
-            half.unlink()
+    except UnwritableFile as error:
+        raise TrainingFailed(f"the checkpoint cannot be saved: {error}; choose another place") from error
 
 
 def load(path: Path) -> Checkpoint:

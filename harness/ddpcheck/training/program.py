@@ -17,7 +17,7 @@ from ..contract import ReplicaMethod
 from ..contract.adapter import Adapter, Facets
 from ..contract.rank_context import RankContext, rank_context
 from ..contract.validation import causes_of_facets, problems_of_facets
-from ..counted_nouns import ranks_named
+from ..counted_nouns import counted, ranks_named
 from ..launchers.process_handles import DRIVER, end_with_parent
 from ..running.adapter_lookup import UnusableAdapter, how_to_install, missing_modules, resolve
 from . import datasets
@@ -60,7 +60,7 @@ def train(adapter: Adapter, plan: TrainingPlan, context: RankContext) -> int:
     display = Display(plan.epochs)
     if context.rank == 0:
         display.say(
-            f"{adapter.name}, {context.world_size} rank{'s' if context.world_size > 1 else ''}: "
+            f"{adapter.name}, {counted(context.world_size, 'rank')}: "
             f"{_title(plan, data)} on {data.name}, {len(data.train)} training and {len(data.test)} test samples"
         )
         display.say(plan.in_words(context.world_size))

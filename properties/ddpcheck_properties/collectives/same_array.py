@@ -30,8 +30,6 @@ from .comparison import results_hold_and_arguments_stay
 if TYPE_CHECKING:
     from ddpcheck.session import Session
 
-"""The cause if the same calls are right with separate arrays."""
-
 
 @law("collectives", needs.collectives)
 def check_one_array_can_be_passed_to_several_calls(session: Session) -> None:

@@ -174,11 +174,11 @@ def _coming_and_going(world_size: int, promised: Capabilities) -> Job:
 
 
 @st.composite
-def programs(draw: DrawFn, world_size: int, capabilities: Capabilities, words: tuple[Word, ...] = WORDS) -> Job:
-    """Up to LONGEST of these words, on a model with or without branches, observed after every operation or at the
+def programs(draw: DrawFn, world_size: int, capabilities: Capabilities) -> Job:
+    """Up to LONGEST words, on a model with or without branches, observed after every operation or at the
     end.
     """
-    sentence = draw(_sentences(words))
+    sentence = draw(_SENTENCES)
     offered = [
         strategy for name, strategy in (("sgd", sgd()), ("adam", adam())) if name in capabilities.replica.optimizers
     ]
@@ -204,10 +204,8 @@ def programs(draw: DrawFn, world_size: int, capabilities: Capabilities, words: t
 _OFTEN: tuple[Word, ...] = ("backward", "step", "zero_grad", "local", "backward", "step")
 
 
-def _sentences(words: tuple[Word, ...]) -> SearchStrategy[list[Word]]:
-    """Backwards and steps are as frequent as all other words together."""
-    offered: list[Word] = [word for word in _OFTEN if word in words]
-    return st.lists(choice((*offered, *words)), min_size=3, max_size=LONGEST)
+_SENTENCES: SearchStrategy[list[Word]] = st.lists(choice((*_OFTEN, *WORDS)), min_size=3, max_size=LONGEST)
+"""Backwards and steps are as frequent as all other words together."""
 
 
 def _models(capabilities: Capabilities) -> SearchStrategy[ModelSpec]:

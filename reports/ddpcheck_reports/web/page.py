@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from importlib.resources import files
 
+from ddpcheck.counted_nouns import counted
 from ddpcheck.running.failure_groups import group_failures
 from ddpcheck.running.group_symptoms import FailureGroup
 from ddpcheck.storage.results import Results
@@ -71,11 +72,11 @@ def _answer(verdicts: Sequence[Verdict]) -> str:
     broken = {verdict.check for verdict in verdicts if verdict.status in ("failed", "hung")}
     crashed = {verdict.check for verdict in verdicts if verdict.status == "unknown"}
     judged = broken | {verdict.check for verdict in verdicts if verdict.status in ("passed", "expected_failure")}
-    laws = f"{len(judged)} {'law' if len(judged) == 1 else 'laws'}"
+    laws = counted(len(judged), "law")
     said = f"{laws} judged, none broken" if judged else "nothing was judged"
     if broken:
         said = f"{len(broken)} of {laws} broken"
-    return f"{said}; {len(crashed)} {'check' if len(crashed) == 1 else 'checks'} crashed" if crashed else said
+    return f"{said}; {counted(len(crashed), 'check')} crashed" if crashed else said
 
 
 def _verdict(verdicts: Sequence[Verdict]) -> Html:
@@ -116,10 +117,9 @@ def _what_went_wrong(verdicts: Sequence[Verdict]) -> list[Html]:
 
 
 def _cause(group: FailureGroup, number: int, groups: int) -> Html:
-    diagnosis = group.first.diagnosis
-    cause = diagnosis.cause if diagnosis else None
+    cause = group.first.cause
     begin = tag("span", "begin here", class_="begin") if number == 0 and groups > 1 else Html("")
-    checks = f"{len(group.checks)} {'check' if len(group.checks) == 1 else 'checks'}"
+    checks = counted(len(group.checks), "check")
     sizes = ", ".join(map(str, group.world_sizes))
     inside = [tag("code", cause.id), f" · {checks}"] if cause else [checks]
     where = tag("p", *inside, f" · {group.first.adapter}, world size {sizes}", class_="faint")
