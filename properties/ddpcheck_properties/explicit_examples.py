@@ -66,11 +66,8 @@ def shapes(world_size: int, sizes: Sequence[int] = SIZES, *, exact: bool = True)
 
 def large_and_small(world_size: int, dtype: str, *, exact: bool = True) -> Job:
     """270,400 elements (past 1 MiB in float32) between tensors of 1 and of 520 elements."""
-    layers = (Linear("small", 1, 520), Linear("large", 520, 520), Scale("scalar", 0))
-    operations: list[Operation] = []
-    for number in range(2):
-        operations += [ZeroGrad(), Backward(shards([1] * world_size, number * world_size)), *GRADIENTS]
-    return training_job(world_size, ModelSpec(layers, loss="linear", dtype=dtype), operations, exact=exact)
+    layers = Linear("small", 1, 520), Linear("large", 520, 520), Scale("scalar", 0)
+    return one_backward(world_size, *layers, rounds=2, exact=exact, dtype=dtype)
 
 
 def scaled(world_size: int, factor: float) -> Job:

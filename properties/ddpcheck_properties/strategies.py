@@ -30,17 +30,21 @@ LOSSES: dict[bool, tuple[Loss, ...]] = {
     True: ("linear", "squared_error"),
     False: ("linear", "squared_error", "cross_entropy"),
 }
-SGD = (
-    OptimizerSpec(lr=0.05),
-    OptimizerSpec(lr=0.05, momentum=0.9),
-    OptimizerSpec(lr=0.05, weight_decay=0.1),
-    OptimizerSpec(lr=0.03, momentum=0.5, weight_decay=0.2),
-)
-ADAM = (
-    OptimizerSpec("adam", lr=0.02, betas=(0.5, 0.75), eps=0.01),
-    OptimizerSpec("adam", lr=0.01, betas=(0.875, 0.984375), eps=0.1),
-    OptimizerSpec("adam", lr=0.02, betas=(0.5, 0.75), eps=0.05, weight_decay=0.25),
-)
+MOMENTUM = OptimizerSpec(lr=0.05, momentum=0.9, weight_decay=0.1)
+ADAM = OptimizerSpec("adam", lr=0.02, betas=(0.5, 0.75), eps=0.01)
+OPTIMIZERS = {
+    "sgd": (
+        OptimizerSpec(lr=0.05),
+        OptimizerSpec(lr=0.05, momentum=0.9),
+        OptimizerSpec(lr=0.05, weight_decay=0.1),
+        OptimizerSpec(lr=0.03, momentum=0.5, weight_decay=0.2),
+    ),
+    "adam": (
+        ADAM,
+        OptimizerSpec("adam", lr=0.01, betas=(0.875, 0.984375), eps=0.1),
+        OptimizerSpec("adam", lr=0.02, betas=(0.5, 0.75), eps=0.05, weight_decay=0.25),
+    ),
+}
 NONE = TYPICAL.of_facets("replica").but(model_features=frozenset())
 GRADIENTS = (Observe(("gradients",)),)
 PARAMETERS = (Observe(("parameters",)),)
@@ -214,9 +218,9 @@ def sgd(*, exact: bool = False) -> SearchStrategy[OptimizerSpec]:
     """SGD with and without momentum and weight decay; with an integer learning rate if sums must stay exact."""
     if exact:
         return choice((OptimizerSpec(lr=1.0), OptimizerSpec(lr=1.0, momentum=1.0)))
-    return choice(SGD)
+    return choice(OPTIMIZERS["sgd"])
 
 
 def adam() -> SearchStrategy[OptimizerSpec]:
     """Adam with an eps that makes bounds useful, and dyadic betas, whose bias corrections are exact in every dtype."""
-    return choice(ADAM)
+    return choice(OPTIMIZERS["adam"])

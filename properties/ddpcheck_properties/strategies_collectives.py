@@ -56,9 +56,9 @@ def dtypes(capabilities: Capabilities, *, floats: bool = False) -> tuple[str, ..
     return tuple(sorted(d for d in capabilities.collectives.dtypes if floating(d) or not floats))
 
 
-def a_float(capabilities: Capabilities) -> str:
-    """float32, or another promised floating dtype of collectives."""
-    return min(dtypes(capabilities, floats=True), key=lambda dtype: dtype != "float32")
+def usual_dtype(capabilities: Capabilities, *, floats: bool = False) -> str:
+    """float32, or another promised dtype of collectives; `floats`: a floating one."""
+    return min(dtypes(capabilities, floats=floats), key=lambda dtype: dtype != "float32")
 
 
 def reductions(capabilities: Capabilities) -> tuple[Reduction, ...]:

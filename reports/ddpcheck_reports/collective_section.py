@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from .document import Block, Figure, Heading, Table, Text
-from .figures import lines
+from .figures import Point, Series, lines
 from .number_formatting import bytes_named, grid, significant, with_spread
 from .result_files import Entry, Measured, distinct
 
@@ -39,7 +40,7 @@ def collectives(measured: Measured, plots: Path) -> Iterator[Block]:
                 "and how time slices are shared. They do not show scaling."
             )
         else:
-            yield from _figure(own, world_size, plots)
+            yield from _figures(own, world_size, plots)
         for name in distinct(own, lambda entry: entry.info["collective"]):
             rows = [_row(entry) for entry in own if entry.info["collective"] == name]
             yield Table(_NAMES, rows, f"**{name}**, {world_size} ranks")
@@ -65,60 +66,60 @@ def _row(entry: Entry) -> list[str]:
     ]
 
 
-def _figure(entries: list[Entry], world_size: int, plots: Path) -> Iterator[Block]:
+def _figures(entries: list[Entry], world_size: int, plots: Path) -> Iterator[Block]:
     chosen = [entry for entry in entries if entry.info["collective"] == "all_reduce"]
     sizes = distinct(chosen, lambda entry: entry.info["bytes"])
     if len(sizes) < 2:
         return
-    labels = distinct(chosen, _label)
-    times = {
+    times: Series = {
         label: [
             (e.info["bytes"], e.seconds * 1e6, min(e.data) * 1e6, max(e.data) * 1e6)
             for e in chosen
             if _label(e) == label
         ]
-        for label in labels
+        for label in distinct(chosen, _label)
     }
-    rates = {
+    rates: Series = {
         label: [
             (x, _rate(x, t, world_size), _rate(x, high, world_size), _rate(x, low, world_size))
             for x, t, low, high in points
         ]
         for label, points in times.items()
     }
+    title = f"all_reduce, {world_size} ranks"
+    low, fastest = min((points[0][1], label) for label, points in times.items())
+    yield _over_size(
+        plots / f"all-reduce-time-p{world_size}.svg",
+        f"Time of all_reduce in µs over size, {world_size} ranks: {fastest} is fastest at {bytes_named(sizes[0])} with "
+        f"{significant(low)} µs.",
+        title,
+        times,
+        sizes,
+        {"y": "time (µs)", "y_log": True},
+    )
+    best, widest = max((points[-1][1], label) for label, points in rates.items())
+    yield _over_size(
+        plots / f"all-reduce-busbw-p{world_size}.svg",
+        f"Bus bandwidth of all_reduce in GB/s over size, {world_size} ranks: {widest} reaches {significant(best)} GB/s at "
+        f"{bytes_named(sizes[-1])}.",
+        title,
+        rates,
+        sizes,
+        {"y": "busbw (GB/s)"},
+    )
+
+
+def _over_size(file: Path, text: str, title: str, curves: Series, sizes: Sequence[int], axes: dict[str, Any]) -> Figure:
     shown = sizes if len(sizes) < 7 else sizes[::2]
     ticks = (shown, [bytes_named(size) for size in shown])
-    common = {"x": "size of the vector", "x_base": 2, "x_ticks": ticks}
-    title = f"all_reduce, {world_size} ranks"
-    lines(plots / f"all-reduce-time-p{world_size}.svg", {title: times}, {**common, "y": "time (µs)", "y_log": True})
-    best = max(((points[-1][1], label) for label, points in rates.items()), default=(0.0, ""))
-    low = min((points[0][1], label) for label, points in times.items())
-    twin = grid(
-        ["size", *labels],
-        [[bytes_named(size), *(_at(times[label], size) for label in labels)] for size in sizes],
-    )
-    yield Figure(
-        f"{plots.name}/all-reduce-time-p{world_size}.svg",
-        f"Time of all_reduce in µs over size, {world_size} ranks: {low[1]} is fastest at {bytes_named(sizes[0])} with "
-        f"{significant(low[0])} µs.",
-        twin,
-    )
-    lines(plots / f"all-reduce-busbw-p{world_size}.svg", {title: rates}, {**common, "y": "busbw (GB/s)"})
-    twin = grid(
-        ["size", *labels],
-        [[bytes_named(size), *(_at(rates[label], size) for label in labels)] for size in sizes],
-    )
-    yield Figure(
-        f"{plots.name}/all-reduce-busbw-p{world_size}.svg",
-        f"Bus bandwidth of all_reduce in GB/s over size, {world_size} ranks: {best[1]} reaches {significant(best[0])} "
-        f"GB/s at {bytes_named(sizes[-1])}.",
-        twin,
-    )
+    lines(file, {title: curves}, {"x": "size of the vector", "x_base": 2, "x_ticks": ticks, **axes})
+    rows = [[bytes_named(size), *(_at(points, size) for points in curves.values())] for size in sizes]
+    return Figure(f"{file.parent.name}/{file.name}", text, grid(["size", *curves], rows))
 
 
 def _rate(size: float, micro: float, world_size: int) -> float:
     return size / micro * 1e-3 * 2 * (world_size - 1) / world_size
 
 
-def _at(points: list[tuple[float, float, float, float]], size: float) -> str:
+def _at(points: Sequence[Point], size: float) -> str:
     return next((significant(y) for x, y, _, _ in points if x == size), "-")

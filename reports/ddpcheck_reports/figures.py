@@ -13,7 +13,8 @@ from matplotlib.ticker import LogLocator
 
 from ddpcheck.storage.files import atomic_file
 
-Series = Mapping[str, Sequence[tuple[float, float, float, float]]]
+Point = tuple[float, float, float, float]
+Series = Mapping[str, Sequence[Point]]
 """(x, value, low, high) by label."""
 
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#666666")  # Okabe and Ito

@@ -50,11 +50,8 @@ promised.
 """
 
 _TIMEOUT = timedelta(seconds=30)
-_SLOW_TO_IMPORT = (
-    "torch",
-    "torch.distributed",
-    "torch._dynamo",
-)  # the last setting comes with the first optimizer at the latest
+# the last one comes with the first optimizer at the latest
+_SLOW_TO_IMPORT = ("torch", "torch.distributed", "torch._dynamo")
 
 
 def torch_adapter(

@@ -80,9 +80,8 @@ def run_check(session: Session, check: Check, expected: ExpectedFailures | Mappi
             return outcome("skipped", reason=reason)
     verdict = _call(check, session, outcome)
     jobs = session.jobs_run - jobs
-    if (
-        verdict.status == "passed" and not jobs and check is not RANKS_START
-    ):  # a check that ran no Job has judged nothing
+    # a check that ran no Job has judged nothing
+    if verdict.status == "passed" and not jobs and check is not RANKS_START:
         verdict = replace(verdict, status="skipped", reason="no Job ran: none of its Jobs fits the promises")
     not_covered = _not_covered(session) if verdict.status == "passed" else ()
     seconds = round(time.monotonic() - began, 4)

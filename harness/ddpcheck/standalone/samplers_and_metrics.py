@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Iterator
 
-from ..job import Aggregate, ResumeSampling, Sample, Sleep
+from ..job import Aggregate, Job, ResumeSampling, Sample, Sleep
 from .literals import text_literal
 from .text import Text
 
@@ -143,13 +144,7 @@ def resume_sampling(text: Text, position: int, op: ResumeSampling) -> None:
 
 def compare_orders(text: Text) -> None:
     """Equal seed and epoch must give the same order, another seed or epoch another order."""
-    reads: list[tuple[str, Sample, int]] = []
-    for position, op in enumerate(text.job.operations):
-        if isinstance(op, Sample):
-            current = 0
-            for number, epoch in enumerate(op.epochs):
-                current = current if epoch is None else epoch
-                reads.append((f"shares_{position}_{number}", op, current))
+    reads = list(_reads(text.job))
     lines = []
     for (first, a, epoch_a), (second, b, epoch_b) in itertools.combinations(reads, 2):
         if (a.length, a.shuffle, a.drop_last) != (b.length, b.shuffle, b.drop_last):
@@ -174,6 +169,16 @@ def compare_orders(text: Text) -> None:
         ]
     if lines:
         text.add("", "if rank == 0:", *(f"    {line}" for line in lines))
+
+
+def _reads(job: Job) -> Iterator[tuple[str, Sample, int]]:
+    """The variable that holds an order, its operation, and its epoch."""
+    for position, op in enumerate(job.operations):
+        if isinstance(op, Sample):
+            current = 0
+            for number, epoch in enumerate(op.epochs):
+                current = current if epoch is None else epoch
+                yield f"shares_{position}_{number}", op, current
 
 
 def aggregate(text: Text, position: int, op: Aggregate) -> None:

@@ -28,7 +28,6 @@ from ..strategies_collectives import (
     EVERY_LAYOUT,
     Reduction,
     Shape,
-    a_float,
     all_reduces,
     collectives,
     dtypes,
@@ -39,6 +38,7 @@ from ..strategies_collectives import (
     jobs,
     reductions,
     shapes,
+    usual_dtype,
     usual_reduction,
 )
 from .call_forms import other_ways
@@ -222,9 +222,8 @@ def _alone(world_size: int, promised: Capabilities) -> list[Job]:
 def _exact(session: Session, reduction: Reduction) -> None:
     world, promised = session.world_size, session.capabilities
     offered = dtypes(promised, floats=reduction == "mean")
-    odd_last = sorted(
-        shapes(world), key=lambda shape: math.prod(shape) == 0 or not shape
-    )  # after other tensors with their dtype
+    # the odd shapes come after other tensors with their dtype
+    odd_last = sorted(shapes(world), key=lambda shape: math.prod(shape) == 0 or not shape)
     examples = [
         Job(
             world,
@@ -293,7 +292,7 @@ def _not_finite(session: Session, among: tuple[Reduction, ...]) -> None:
         Job(world, tuple(AllReduce(TensorSpec((96,), dtype, "nonfinite", step=world), reduction) for dtype in offered))
         for reduction in among
     ]
-    usual_float = a_float(session.capabilities)
+    usual_float = usual_dtype(session.capabilities, floats=True)
     tensor = TensorSpec((120,), usual_float, "nonfinite", step=world * max(1, world - 1))
     examples += [job for each in among for job in other_ways(world, session.capabilities, tensor, each)]
     shaped = [TensorSpec(shape, usual_float, "nonfinite", 3, layout, step=world) for shape, layout in _SHAPED]

@@ -32,6 +32,7 @@ from ..strategies_collectives import (
     fitting_reductions,
     parts,
     subsets,
+    usual_dtype,
     usual_reduction,
 )
 from .comparison import can_be_written_to, results_hold, results_hold_and_arguments_stay
@@ -234,5 +235,5 @@ def _in_time(session: Session, operations: tuple[Operation, ...]) -> list[Job]:
 
 def usual(promised: Capabilities) -> tuple[str, Reduction]:
     """float32 if promised, and a promised reduction."""
-    dtype = "float32" if "float32" in promised.collectives.dtypes else dtypes(promised)[0]
+    dtype = usual_dtype(promised)
     return dtype, usual_reduction(promised, dtype)

@@ -9,7 +9,7 @@ from ddpcheck.contract import CallForm, needs
 from ddpcheck.job import AllGather, AllReduce, Broadcast, Job, Operation, ReduceScatter, SendRecv, TensorSpec, Wait
 
 from ..drawing import for_each, has_time_for_long_jobs
-from ..strategies_collectives import dtypes, exact_tensor, fitting_reductions, usual_reduction
+from ..strategies_collectives import dtypes, exact_tensor, fitting_reductions, usual_dtype, usual_reduction
 from .all_reduce import A_MIB
 from .comparison import results_hold
 
@@ -29,7 +29,7 @@ def check_collectives_are_correct_for_large_arrays(session: Session) -> None:
     """
     world, promised = session.world_size, session.capabilities
     offered = dtypes(promised)
-    usual = "float32" if "float32" in offered else offered[0]
+    usual = usual_dtype(promised)
     last = world - 1
     moved = TensorSpec(LARGE, usual, "special", 1)
     made: list[tuple[Operation, ...]] = [

@@ -18,7 +18,7 @@ from ddpcheck.trace import Trace
 
 from ..drawing import for_all
 from ..strategies import choice
-from ..strategies_collectives import a_float, dtypes, jobs, reductions, tensors
+from ..strategies_collectives import dtypes, jobs, reductions, tensors, usual_dtype
 from .all_reduce import FLOATS, PAST_64_KIB
 from .call_forms import other_ways
 from .comparison import results_hold, same_bits_everywhere
@@ -90,7 +90,11 @@ def _real(session: Session) -> SearchStrategy[AllReduce]:
 def _long_sums(session: Session) -> list[Job]:
     """Enough elements for another order of additions to show in some; large arrays, and other ways to reduce them."""
     world, promised = session.world_size, session.capabilities
-    offered, usual_float, reduction = dtypes(promised, floats=True), a_float(promised), reductions(promised)[0]
+    offered, usual_float, reduction = (
+        dtypes(promised, floats=True),
+        usual_dtype(promised, floats=True),
+        reductions(promised)[0],
+    )
     shapes_of = [((64,), dtype) for dtype in offered] + [(PAST_64_KIB, usual_float)]
     made = [Job(world, (AllReduce(TensorSpec(shape, dtype, "real"), reduction),)) for shape, dtype in shapes_of]
     few, many = (TensorSpec((size,), usual_float, "real") for size in (60, 120))

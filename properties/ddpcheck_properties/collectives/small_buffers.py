@@ -13,7 +13,7 @@ from ddpcheck.operations.timing import Collective
 from ddpcheck.trace import Trace
 
 from ..drawing import for_each, has_time_for_long_jobs
-from ..strategies_collectives import dtypes, usual_reduction
+from ..strategies_collectives import usual_dtype, usual_reduction
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session
@@ -37,7 +37,7 @@ def check_collectives_need_no_room_in_socket_buffers(session: Session) -> None:
     Arrays have 4 MiB over shrunk buffers and 16 MiB otherwise, or 64 MiB in long profiles.
     """
     world, promised = session.world_size, session.capabilities
-    dtype = "float32" if "float32" in promised.collectives.dtypes else dtypes(promised)[0]
+    dtype = usual_dtype(promised)
     opened = ways(promised, dtype, 4 * world)  # includes connections that may exist only now
     large = ways(promised, dtype, ROOM // world * world)
     operations: list[Operation] = [*opened, SmallBuffers(), *large]

@@ -25,7 +25,7 @@ from ..explicit_examples import fitting
 from ..metrics.mean_comparison import weighted
 from ..replicas.comparison import as_one_process
 from ..samplers.comparison import shared_out
-from ..strategies_collectives import exact_tensor, fitting_reductions
+from ..strategies_collectives import exact_tensor, fitting_reductions, usual_dtype
 from ..training.drawn_runs import run_job
 from ..training.final_state import ends_where_one_process_ends
 from ..training.judging import of_run
@@ -82,7 +82,7 @@ def _parts(session: Session) -> Iterator[tuple[Job, Judge]]:
     world, promised = session.world_size, session.capabilities
     facets = promised.facets
     if "collectives" in facets and "all_reduce" in promised.collectives.operations and promised.collectives.dtypes:
-        dtype = "float32" if "float32" in promised.collectives.dtypes else min(promised.collectives.dtypes)
+        dtype = usual_dtype(promised)
         each = fitting_reductions(promised, dtype)
         yield Job(world, tuple(AllReduce(exact_tensor((5,), dtype, one, world), one) for one in each)), results_hold
     if "sampler" in facets:

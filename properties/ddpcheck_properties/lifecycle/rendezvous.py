@@ -84,9 +84,8 @@ def check_fragmented_messages_are_read_completely(session: Session) -> None:
     except Finding:
         _holds_after_quiet_start(session, job, judge)
         raise
-    if (
-        any(reads) and session.world_size == 2
-    ):  # otherwise the implementation does not read from Python's sockets, so nothing can be fragmented
+    # otherwise the implementation does not read from Python's sockets, so nothing can be fragmented
+    if any(reads) and session.world_size == 2:
         _forms_a_world(session, Start(short_reads=True))
 
 

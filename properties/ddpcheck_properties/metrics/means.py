@@ -25,6 +25,23 @@ from .mean_comparison import (
 if TYPE_CHECKING:
     from ddpcheck.session import Session
 
+_PATH = "/".join(f"level {number} of the tree of tasks" for number in range(12))  # longer than a byte can count
+_NAMES = (
+    *("loss", "accuracy", "perplexity", "f1", "rmse", "auc", "lr", "epoch", "step", "num_tokens", "max_norm", "best"),
+    # with capitals, separators, blanks, and letters that Unicode can normalise
+    *("mAP", "MAP", "accuracy, top 5", "loss=nll; mean", " f1 ", "µs per sample", "error in m²"),
+    # that a text format or a template interprets
+    *("two\nlines", "a\ttab", '50 % of "it"', "{name}", "%s", "top 5 %", "back\\slash", "it's", "1", "[0]"),
+    # that an aggregator may use itself
+    *("train_loss", "val_loss", "count", "n", "total", "weight", "samples", "_loss", "val", "val/loss", "val.loss"),
+    "a",
+    "précision",
+    *(f"validation/accuracy of the {size} images in class {size}" for size in ("small", "large")),
+    f"{_PATH}/first",
+    f"{_PATH}/second",
+    *(f"class {number}" for number in range(70)),
+)
+
 
 @law("metrics", needs.metrics)
 def check_metrics_are_weighted_by_counts(session: Session) -> None:
@@ -111,51 +128,9 @@ def check_several_metrics_keep_their_names(session: Session) -> None:
     world = session.world_size
     values = tuple(float(3 * rank + 1) for rank in range(world))
     counts = (*(1,) * (world - 1), 64 - (world - 1))
-    telling = (
-        "loss",
-        "accuracy",
-        "perplexity",
-        "f1",
-        "rmse",
-        "auc",
-        "lr",
-        "epoch",
-        "step",
-        "num_tokens",
-        "max_norm",
-        "best",
-    )
-    long = tuple(f"validation/accuracy of the {size} images in class {size}" for size in ("small", "large"))
-    # with capitals, separators, blanks, and letters that Unicode can normalise
-    written = ("mAP", "MAP", "accuracy, top 5", "loss=nll; mean", " f1 ", "µs per sample", "error in m²")
-    # names that an aggregator may use itself, or that a text format or a template interprets
-    marked = (
-        "two\nlines",
-        "a\ttab",
-        '50 % of "it"',
-        "{name}",
-        "%s",
-        "top 5 %",
-        "back\\slash",
-        "it's",
-        "1",
-        "[0]",
-        "train_loss",
-        "val_loss",
-    )
-    inner = ("count", "n", "total", "weight", "samples", "_loss", "val", "val/loss", "val.loss")
-    path = "/".join(f"level {number} of the tree of tasks" for number in range(12))  # longer than a byte can count
-    deep = tuple(f"{path}/{last}" for last in ("first", "second"))
-    some = tuple(f"class {number}" for number in range(70))
-    names = (*telling, *written, *marked, *inner, "a", "précision", *long, *deep, *some)
-    calls = (
-        names,
-        names[::-1],
-        (),
-        names[:3],
-        names[3:6],
-    )  # the last call has as many metrics as the one before, with other names
-    made = [Aggregate(values, counts, some) for some in calls]
+    # the last call has as many metrics as the one before, with other names
+    calls = _NAMES, _NAMES[::-1], (), _NAMES[:3], _NAMES[3:6]
+    made = [Aggregate(values, counts, names) for names in calls]
     made.append(Aggregate((0.0, *values[1:]), counts, ("loss", "accuracy")))  # both values are equal on rank 0
     alone = tuple(Aggregate(each, counts, ("loss",)) for each in (values, values[::-1], values))
     for_each(session, [Job(world, tuple(made)), Job(world, alone)], by_name)

@@ -197,9 +197,8 @@ def check_duplicate_samples_count_once_in_scores(session: Session) -> None:
         for length in (WINDOW * world + 1, WINDOW * world, LARGER_WINDOW * world):
             seams = tuple((*rank, rank[0], rank[-1]) for rank in _dealt(range(length), world))
             jobs.append(Job(world, (_score_of(name, seams),)))
-        for less, (first, apart) in enumerate(
-            CALLED
-        ):  # each has fewer samples than the one before; ranks differ in most of them
+        # each has fewer samples than the one before; ranks differ in most of them
+        for less, (first, apart) in enumerate(CALLED):
             once = _score_of(name, _dealt(range(3 * world + 3 - less), world))
             jobs.append(Job(world, (replace(once, first=first, apart=apart),)))
     for_all(

@@ -52,9 +52,8 @@ def check_accumulation_counts_every_micro_batch_once(session: Session) -> None:
     """
     world, promised = session.world_size, session.capabilities
     jobs = [
-        explicit_examples.accumulation(
-            world, (2, 2, 2) if world == 2 else (2, 2)
-        ),  # the number of ranks gives another factor
+        # the number of ranks gives another factor
+        explicit_examples.accumulation(world, (2, 2, 2) if world == 2 else (2, 2)),
         explicit_examples.accumulation(world, (1, 1, 1), (2, 2, 2)),
         explicit_examples.accumulation(world, (4, 1)),
         explicit_examples.accumulation(world, (2,), (1, 1, 1, 1), (2,)),

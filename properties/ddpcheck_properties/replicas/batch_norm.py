@@ -71,9 +71,8 @@ def check_sync_batch_norm_gradients_equal_the_large_batch(session: Session) -> N
     """Losses and gradients equal those of one process that normalises over all ranks' samples, including gradients of layers
     before the batch norm. This holds for equal and unequal batches and for one sample per rank.
     """
-    uneven = (
-        session.capabilities.replica.uneven_batches == "equal_weight"
-    )  # otherwise the batches' weights have an effect, too
+    # otherwise the batches' weights have an effect, too
+    uneven = session.capabilities.replica.uneven_batches == "equal_weight"
     jobs = gradient_jobs(session.world_size, uneven=uneven)
     for_each(session, fitting(session, jobs), _same_gradients(session.capabilities))
 

@@ -16,7 +16,7 @@ from ddpcheck.checks import law
 from ddpcheck.contract import needs
 from ddpcheck.hypotheses.evidence import of_origin
 from ddpcheck.hypotheses.updates.other_optimizers import by_other_optimizers
-from ddpcheck.job import Backward, Job, Observe, Operation, OptimizerSpec, Step, ZeroGrad
+from ddpcheck.job import Backward, Job, Observe, Operation, Step, ZeroGrad
 from ddpcheck.models.spec import Activation, BatchNorm, Linear, ModelSpec
 from ddpcheck.oracle.bounded_values import Value
 from ddpcheck.oracle.history import History
@@ -27,16 +27,13 @@ from ddpcheck.trace import Trace
 
 from ..drawing import for_each
 from ..explicit_examples import fitting
-from ..strategies import shards, training_job
+from ..strategies import ADAM, MOMENTUM, shards, training_job
 from .comparison import when
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session
 
-SPECS = (
-    OptimizerSpec(lr=0.05, momentum=0.9, weight_decay=0.1),
-    OptimizerSpec("adam", lr=0.02, betas=(0.5, 0.75), eps=0.01, weight_decay=0.25),
-)
+SPECS = MOMENTUM, replace(ADAM, weight_decay=0.25)
 _ROUNDS = 3
 
 

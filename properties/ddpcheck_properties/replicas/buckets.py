@@ -72,13 +72,10 @@ def check_many_small_tensors_are_trained_exactly(session: Session) -> None:
     last letters. Steps, accumulation, clipping and checkpoints neither omit nor mix up any of 120 tensors.
     """
     world, promised = session.world_size, session.capabilities
-    operations: list[Operation] = []
-    for number in range(2):
-        operations += [ZeroGrad(), Backward(shards([1] * world, number * world)), *GRADIENTS]
-    jobs = []
-    for count, name in ((298, "scale"), (12, LONG)):
-        layers: list[Layer] = [Linear("fc1", 1, 3), *(Scale(f"{name}{number}", 3) for number in range(count))]
-        jobs.append(training_job(world, ModelSpec(tuple(layers), loss="linear"), operations))
+    jobs = [
+        one_backward(world, Linear("fc1", 1, 3), *(Scale(f"{name}{number}", 3) for number in range(count)), rounds=2)
+        for count, name in ((298, "scale"), (12, LONG))
+    ]
     if world == 2 and "sgd" in promised.replica.optimizers:
         jobs.append(many_trained(world, promised))
     for_each(session, fitting(session, jobs), as_one_process(promised))
@@ -143,26 +140,19 @@ def many_trained(world_size: int, promised: Capabilities) -> Job:
 def filled(world_size: int, size: int, dtype: str) -> Job:
     """Five tensors of `size` elements and nothing else, backward twice."""
     layers = Linear("fc1", 1, size), Scale("scale1", size), Scale("scale2", size), Linear("fc2", size, 1, bias=False)
-    operations: list[Operation] = []
-    for number in range(2):
-        operations += [ZeroGrad(), Backward(shards([1] * world_size, number * world_size)), *GRADIENTS]
-    return training_job(world_size, ModelSpec(layers, loss="linear", dtype=dtype), operations)
+    return one_backward(world_size, *layers, rounds=2, dtype=dtype)
 
 
 def one_size_after_another(world_size: int, sizes: Iterable[int]) -> Job:
     """A chain of layers of these widths: the biases have these sizes, and the weights have products of neighbouring sizes."""
     widths = [1, *sizes]
-    layers = tuple(Linear(f"fc{number}", *pair) for number, pair in enumerate(pairwise(widths)))
-    operations: list[Operation] = [ZeroGrad(), Backward(shards([1] * world_size)), *GRADIENTS]
-    return training_job(world_size, ModelSpec(layers, loss="linear"), operations)
+    return one_backward(world_size, *(Linear(f"fc{number}", *pair) for number, pair in enumerate(pairwise(widths))))
 
 
 def one_size(world_size: int, size: int, dtype: str, *, between: bool = True) -> Job:
     """The first and the last tensor have `size` elements; `between` them is a scalar."""
-    operations: list[Operation] = [ZeroGrad(), Backward(shards([1] * world_size)), *GRADIENTS]
-    scalar = [Scale("scalar", 0)] * between
-    layers: tuple[Layer, ...] = (Linear("fc1", 1, size, bias=False), *scalar, Linear("fc2", size, 1, bias=False))
-    return training_job(world_size, ModelSpec(layers, loss="linear", dtype=dtype), operations)
+    first, last = Linear("fc1", 1, size, bias=False), Linear("fc2", size, 1, bias=False)
+    return one_backward(world_size, first, *[Scale("scalar", 0)] * between, last, dtype=dtype)
 
 
 def forty_times(world_size: int, *, stepping: bool, local: bool) -> Job:

@@ -48,9 +48,8 @@ def check_join_handles_ranks_out_of_batches(session: Session) -> None:
         for model in (constant, mlp((3, 4, 2), activation="tanh"))
     ]
     buffered = ModelSpec((Linear("fc1", 3, 2), Scale("scale", 2, buffer=True)), loss="linear")
-    jobs += [
-        joining(counts, buffered) for counts in (numbers[0], numbers[0][::-1])
-    ]  # rank 0 has the most batches, or the fewest
+    # rank 0 has the most batches, or the fewest
+    jobs += [joining(counts, buffered) for counts in (numbers[0], numbers[0][::-1])]
     jobs += [_with_momentum(counts) for counts in numbers[:2]]
     for_each(session, all_or_every_second(session, fitting(session, jobs)), _explained(session.capabilities))
 

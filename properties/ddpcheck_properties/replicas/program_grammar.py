@@ -28,7 +28,7 @@ from ddpcheck.job import (
 )
 from ddpcheck.models.spec import Embedding, Linear, ModelSpec, Scale, mlp
 
-from ..strategies import shards, training_job
+from ..strategies import MOMENTUM, shards, training_job
 
 Word = Literal[
     "backward", "step", "zero_grad", "local", "clip", "predict", "predict_alone", "save", "resume",
@@ -40,7 +40,6 @@ the words between them.
 """
 WORDS: tuple[Word, ...] = get_args(Word)
 EVERYTHING = Observe(("parameters", "gradients"))
-MOMENTUM = OptimizerSpec(lr=0.05, momentum=0.9, weight_decay=0.1)
 
 
 @dataclass

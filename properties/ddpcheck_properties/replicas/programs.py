@@ -163,7 +163,7 @@ def _counted_apart(world_size: int, promised: Capabilities) -> Job:
     taken = (("a",),) * world_size + (("a", "b"),) * world_size
     words: tuple[Word, ...] = (*_STEP, *_STEP, "save", "resume", *_STEP)
     model = branching(2, "ab", dtype="float64")  # its bounds are so narrow that one additional step shows
-    return training_program(world_size, promised, words, model, ADAM[0], taken=taken)
+    return training_program(world_size, promised, words, model, ADAM, taken=taken)
 
 
 def _coming_and_going(world_size: int, promised: Capabilities) -> Job:

@@ -34,15 +34,13 @@ from ddpcheck.trace import Trace
 from .. import explicit_examples
 from ..drawing import Judge, all_or_every_second, for_all, for_each
 from ..explicit_examples import fitting
-from ..strategies import SEEDS, adam, choice, models, sgd, training_job, training_jobs
+from ..strategies import ADAM, MOMENTUM, SEEDS, adam, choice, models, sgd, training_job, training_jobs
 from .comparison import as_one_process
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session
 
 LOOK = Observe(("parameters", "buffers"))
-MOMENTUM = OptimizerSpec(lr=0.05, momentum=0.9, weight_decay=0.1)
-ADAM = OptimizerSpec("adam", lr=0.02, betas=(0.5, 0.75), eps=0.01)
 
 
 @law(

@@ -19,7 +19,7 @@ from ddpcheck.models.spec import Activation, Activity, BatchNorm, Embedding, Hea
 
 from ..drawing import Judge, all_or_every_second, for_all, within_promises
 from ..explicit_examples import fitting
-from ..strategies import ADAM, LOSSES, SEEDS, SGD
+from ..strategies import LOSSES, OPTIMIZERS, SEEDS
 from .comparison import as_one_process
 from .program_grammar import Word, training_program
 from .programs import BRANCHES_TAKEN, Known, telling
@@ -103,8 +103,8 @@ def _program(
 
 def slow_optimizer(choices: Random, promised: Capabilities) -> OptimizerSpec:
     """An optimizer with so small a learning rate that many steps on many layers do not diverge."""
-    offered = [specs for name, specs in (("sgd", SGD), ("adam", ADAM)) if name in promised.replica.optimizers]
-    chosen = choices.choice(choices.choice(offered or [SGD]))
+    offered = [specs for name, specs in OPTIMIZERS.items() if name in promised.replica.optimizers]
+    chosen = choices.choice(choices.choice(offered or [OPTIMIZERS["sgd"]]))
     return replace(chosen, lr=chosen.lr / 4)
 
 

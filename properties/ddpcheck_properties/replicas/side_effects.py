@@ -40,14 +40,12 @@ from ddpcheck.verdict import Finding
 from .. import explicit_examples
 from ..drawing import Judge, for_all, for_each
 from ..explicit_examples import fitting
-from ..strategies import GRADIENTS, models, sgd, shards, training_job, training_jobs
+from ..strategies import ADAM, GRADIENTS, MOMENTUM, models, sgd, shards, training_job, training_jobs
 from .comparison import as_one_process, when
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session
 
-MOMENTUM = OptimizerSpec(lr=0.05, momentum=0.9, weight_decay=0.1)
-ADAM = OptimizerSpec("adam", lr=0.02, betas=(0.5, 0.75), eps=0.01)
 ROWS = (2, 0, 1)
 
 

@@ -21,7 +21,7 @@ from ddpcheck.verdict import Finding
 
 from ..drawing import Judge, for_each
 from ..explicit_examples import fitting
-from ..strategies import GRADIENTS, PARAMETERS, shards, training_job
+from ..strategies import ADAM, GRADIENTS, PARAMETERS, shards, training_job
 from .comparison import as_one_process, because
 from .parameter_averages import LOOK
 
@@ -41,7 +41,7 @@ def check_nonfinite_step_is_skipped_on_all_ranks(session: Session) -> None:
     micro-batch are finite, after clipping, and after another skipped step. A NaN that zero_grad cleared causes no skip.
     """
     world = session.world_size
-    specs = OptimizerSpec(lr=1.0, momentum=1.0), OptimizerSpec("adam", lr=0.02, betas=(0.5, 0.75), eps=0.01)
+    specs = OptimizerSpec(lr=1.0, momentum=1.0), ADAM
     ends: dict[int, Poison] = {0: "inf", world - 1: "nan"}
     jobs = [
         poisoned(overflow(world, spec), 2 * (world + rank), poison) for spec in specs for rank, poison in ends.items()

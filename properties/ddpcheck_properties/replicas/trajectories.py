@@ -21,7 +21,7 @@ from ddpcheck.verdict import Finding
 from .. import explicit_examples
 from ..drawing import for_all, for_each
 from ..explicit_examples import fitting
-from ..strategies import GRADIENTS, PARAMETERS, adam, choice, models, sgd, shards, training_job, training_jobs
+from ..strategies import GRADIENTS, MOMENTUM, PARAMETERS, adam, choice, models, sgd, shards, training_job, training_jobs
 from .comparison import as_one_process, because
 from .gradients import same_bits_in
 from .shown_clips import raise_for_wrong_clips
@@ -29,7 +29,6 @@ from .shown_clips import raise_for_wrong_clips
 if TYPE_CHECKING:
     from ddpcheck.session import Session
 
-MOMENTUM = OptimizerSpec(lr=0.05, momentum=0.9, weight_decay=0.1)
 MOMENTS = OptimizerSpec("adam", lr=0.02, betas=(0.5, 0.875), eps=0.01)
 """1 - 0.875 is not a square of 1 - 0.5, so the first step distinguishes the positions of eps."""
 

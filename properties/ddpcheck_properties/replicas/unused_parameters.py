@@ -16,14 +16,23 @@ from ddpcheck.models.spec import Layer, Linear, ModelSpec, Scale
 from .. import explicit_examples
 from ..drawing import for_all, for_each
 from ..explicit_examples import fitting
-from ..strategies import GRADIENTS, PARAMETERS, SEEDS, branching, branching_models, choice, shards, training_job
+from ..strategies import (
+    ADAM,
+    GRADIENTS,
+    MOMENTUM,
+    PARAMETERS,
+    SEEDS,
+    branching,
+    branching_models,
+    choice,
+    shards,
+    training_job,
+)
 from .comparison import as_one_process
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session
 
-MOVING = OptimizerSpec(lr=0.05, momentum=0.9, weight_decay=0.1)
-ADAM = OptimizerSpec("adam", lr=0.02, betas=(0.5, 0.75), eps=0.01)
 WIDE = 160
 """A branch of 25,600 elements."""
 SYNCHRONISED = needs.replica.unused_parameters("synchronised")
@@ -77,15 +86,15 @@ def check_globally_unused_parameters_do_not_move(session: Session) -> None:
     after zero_gradients() does not move parameters that had no gradient before.
     """
     world, promised = session.world_size, session.capabilities
-    jobs = [explicit_examples.branches(world, "a", ("a",), ("",), ("a",), optimizer=MOVING)]
+    jobs = [explicit_examples.branches(world, "a", ("a",), ("",), ("a",), optimizer=MOMENTUM)]
     jobs.append(explicit_examples.branches(world, "a", ("a",), ("",), ("",), ("a",), optimizer=ADAM))
     between = ZeroGrad(), Step(), *PARAMETERS
     jobs += [replace(job, operations=(*job.operations, *between, *job.operations)) for job in jobs]
     if promised.has(ReplicaMethod.ZEROES_GRADIENTS):  # zeros for existing gradients; the branch has none
-        used_once = explicit_examples.branches(world, "a", ("a",), ("",), optimizer=MOVING)
+        used_once = explicit_examples.branches(world, "a", ("a",), ("",), optimizer=MOMENTUM)
         zeros = ZeroGrad(to_zeros=True), *GRADIENTS, Step(), *PARAMETERS
         jobs.append(replace(used_once, operations=(*used_once.operations, *zeros)))
-    drawn = branched(world, promised, optimizer=MOVING)
+    drawn = branched(world, promised, optimizer=MOMENTUM)
     for_all(session, drawn, as_one_process(promised), examples=fitting(session, jobs))
 
 

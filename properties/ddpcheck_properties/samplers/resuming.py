@@ -101,59 +101,77 @@ def _as_uninterrupted(job: Job, trace: Trace) -> None:
     (read,) = job.operations
     assert isinstance(read, ResumeSampling)
     for rank in range(job.world_size):
-        whole, then, on, other = (
-            trace.values(0, name)[rank].tolist() for name in ("whole", "then", "on", "then_whole")
-        )
-        pieces = [piece.tolist() for piece in trace.values(0, "pieces")[rank]]
-        counts = read.counts(rank)
-        at_last = at = 0
-        for number, piece in enumerate(pieces):
-            should = whole[at : at + counts[number]] if number < len(counts) else whole[at:]
-            before = pieces[number - 1] if number else []
-            again = ", and again before the next" if (number > 1 and not before) or read.at_once else ""
-            headline = (
-                f"epoch {read.epoch} on rank {rank}, saved and loaded after {at} of {len(whole)} samples{again}: "
-                f"got {_differing(piece, should)}"
-            )
-            evidence = OtherPiece(read, number, piece, should, whole, at, len(before), other, job.world_size)
-            assertions.that(piece == should, headline, first_cause(OF_ANOTHER_PIECE, evidence))
-            at_last, at = at, at + len(should)
-        again = "another reading" if read.then is None else f"epoch {read.then}"
-        headline = (
-            f"{again} on rank {rank}, after epoch {read.epoch} was resumed: got {len(then)} samples {_some(then)}, but "
-            f"should be {len(other)}, {_some(other)}"
-        )
-        # a sampler that advances its own epoch need not reach the same one without set_epoch()
-        fits = len(then) == len(other) if read.then is None and read.shuffle else then == other
-        after = OtherNextEpoch(then, other, whole, read.epoch)
-        assertions.that(fits, headline, first_cause(OF_ANOTHER_NEXT_EPOCH, after))
-        length = trace.values(0, "then_length")[rank]
-        assertions.that(
-            length == len(then),
-            f"{again} on rank {rank}, after epoch {read.epoch} was resumed: len() is {length}, but should be {len(then)}, as "
-            "many as it gives",
-            loaded_length_stays(length, len(then)),
-        )
+        _pieces_are_of_one_epoch(job, read, trace, rank)
+        _next_reading_is_whole(read, trace, rank)
         if read.then not in (None, read.epoch):
-            straight = trace.values(0, "straight")[rank].tolist()
-            headline = (
-                f"epoch {read.then} on rank {rank}, straight after {at_last} of {len(whole)} samples of epoch {read.epoch} were "
-                f"saved and loaded: got {len(straight)} samples {_some(straight)}, but should be {len(other)}, {_some(other)}"
-            )
-            at_once = OtherNextEpoch(straight, other, whole, read.epoch, at_last)
-            assertions.that(straight == other, headline, first_cause(OF_ANOTHER_EPOCH_AT_ONCE, at_once))
-        rest = whole[len(pieces[0]) :]
+            _another_epoch_is_whole_at_once(read, trace, rank)
+        _saved_sampler_goes_on(read, trace, rank)
+
+
+def _order(trace: Trace, name: str, rank: int) -> Order:
+    order: Order = trace.values(0, name)[rank].tolist()
+    return order
+
+
+def _pieces_are_of_one_epoch(job: Job, read: ResumeSampling, trace: Trace, rank: int) -> None:
+    whole, other = (_order(trace, name, rank) for name in ("whole", "then_whole"))
+    pieces = [piece.tolist() for piece in trace.values(0, "pieces")[rank]]
+    counts = read.counts(rank)
+    at = 0
+    for number, piece in enumerate(pieces):
+        should = whole[at : at + counts[number]] if number < len(counts) else whole[at:]
+        before = pieces[number - 1] if number else []
+        again = ", and again before the next" if (number > 1 and not before) or read.at_once else ""
         headline = (
-            f"epoch {read.epoch} on rank {rank}, read on in the sampler whose state was saved: got {_some(on)}, but should be "
-            f"{_some(rest)}"
+            f"epoch {read.epoch} on rank {rank}, saved and loaded after {at} of {len(whole)} samples{again}: "
+            f"got {_differing(piece, should)}"
         )
-        assertions.that(on == rest, headline, causes.STATE_MOVES_SAMPLER())
-        assertions.that(
-            not trace.values(0, "state_changed")[rank],
-            f"a state() on rank {rank}, once the sampler that gave it, or was loaded with it, was read on: got another content, "
-            "but should be a copy",
-            causes.STATE_IS_ALIAS(),
-        )
+        evidence = OtherPiece(read, number, piece, should, whole, at, len(before), other, job.world_size)
+        assertions.that(piece == should, headline, first_cause(OF_ANOTHER_PIECE, evidence))
+        at += len(should)
+
+
+def _next_reading_is_whole(read: ResumeSampling, trace: Trace, rank: int) -> None:
+    whole, then, other = (_order(trace, name, rank) for name in ("whole", "then", "then_whole"))
+    which = "another reading" if read.then is None else f"epoch {read.then}"
+    place = f"{which} on rank {rank}, after epoch {read.epoch} was resumed"
+    # a sampler that advances its own epoch need not reach the same one without set_epoch()
+    fits = len(then) == len(other) if read.then is None and read.shuffle else then == other
+    evidence = OtherNextEpoch(then, other, whole, read.epoch)
+    assertions.that(fits, f"{place}: {_both(then, other)}", first_cause(OF_ANOTHER_NEXT_EPOCH, evidence))
+    length = trace.values(0, "then_length")[rank]
+    headline = f"{place}: len() is {length}, but should be {len(then)}, as many as it gives"
+    assertions.that(length == len(then), headline, loaded_length_stays(length, len(then)))
+
+
+def _another_epoch_is_whole_at_once(read: ResumeSampling, trace: Trace, rank: int) -> None:
+    whole, straight, other = (_order(trace, name, rank) for name in ("whole", "straight", "then_whole"))
+    at = min(sum(read.counts(rank)), len(whole))
+    headline = (
+        f"epoch {read.then} on rank {rank}, straight after {at} of {len(whole)} samples of epoch {read.epoch} were saved and "
+        f"loaded: {_both(straight, other)}"
+    )
+    evidence = OtherNextEpoch(straight, other, whole, read.epoch, at)
+    assertions.that(straight == other, headline, first_cause(OF_ANOTHER_EPOCH_AT_ONCE, evidence))
+
+
+def _saved_sampler_goes_on(read: ResumeSampling, trace: Trace, rank: int) -> None:
+    on, rest = _order(trace, "on", rank), _order(trace, "whole", rank)[read.counts(rank)[0] :]
+    headline = (
+        f"epoch {read.epoch} on rank {rank}, read on in the sampler whose state was saved: got {_some(on)}, but should be "
+        f"{_some(rest)}"
+    )
+    assertions.that(on == rest, headline, causes.STATE_MOVES_SAMPLER())
+    assertions.that(
+        not trace.values(0, "state_changed")[rank],
+        f"a state() on rank {rank}, once the sampler that gave it, or was loaded with it, was read on: got another content, "
+        "but should be a copy",
+        causes.STATE_IS_ALIAS(),
+    )
+
+
+def _both(got: Order, should: Order) -> str:
+    return f"got {len(got)} samples {_some(got)}, but should be {len(should)}, {_some(should)}"
 
 
 def _differing(got: Order, should: Order) -> str:

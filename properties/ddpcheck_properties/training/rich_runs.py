@@ -57,9 +57,8 @@ def rich_run(world: int, promised: Capabilities, seed: int) -> Job:
 
     in_chains = promised.but(model_features=promised.replica.model_features - {"branch", "batch_norm"})
     model = rich_model(choices, in_chains)
-    dtype = (
-        "float64" if "float64" in promised.replica.replica_dtypes else model.dtype
-    )  # bounds of many steps are wide in float32
+    # bounds of many steps are wide in float32
+    dtype = "float64" if "float64" in promised.replica.replica_dtypes else model.dtype
     rounds = choices.randint(1, 4)
     plan = Train(
         epochs=choices.choice((1, 2, 3, 5)),

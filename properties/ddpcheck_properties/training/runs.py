@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -16,6 +16,7 @@ from ddpcheck.hypotheses.choose_causes import first_cause
 from ddpcheck.hypotheses.ordered_hypotheses.training import OF_A_REPEATED_EPOCH
 from ddpcheck.job import Job, Train
 from ddpcheck.oracle.training_runs import Run
+from ddpcheck.seeded_values import Array
 from ddpcheck.session import Session
 from ddpcheck.trace import Trace
 
@@ -217,42 +218,49 @@ def uses_every_sample(promised: Capabilities) -> Judge:
 
     def judge(job: Job, trace: Trace) -> None:
         assertions.completed(trace)
-        assert job.data is not None
         for rank, changed in enumerate(trace.values(0, "arguments_changed")):
             assertions.that(
                 not changed,
                 f"a training run changed {', '.join(changed)} of its task on rank {rank}, but should leave its arguments alone",
                 training.ARGUMENTS_CHANGED_BY_RUN(),
             )
-        epochs = [np.concatenate(ranks) for ranks in zip(*trace.values(0, "indices"), strict=True)]
-        for number, used in enumerate(epochs):
-            left = sorted(set(range(job.data.samples)) - set(used.tolist()))
-            allowed = job.data.samples % job.world_size if promised.sampler.remainder == "drop" else 0
-            assertions.that(
-                len(left) <= allowed,
-                f"epoch {number}: got {len(left)} of {job.data.samples} samples that no rank used, the first {left[:3]}, "
-                "but should be none",
-                training.SHARDS_OVERLAP_OR_TAIL_LOST(),
-            )
-            most = job.world_size - 1 if promised.sampler.remainder == "pad" else 0
-            assertions.that(
-                len(used) <= job.data.samples + most,
-                f"epoch {number}: the ranks together used {len(used)} samples, but should use {job.data.samples}",
-                training.RUN_NOT_SHARDED(),
-            )
-        for number, ranks in enumerate(zip(*trace.values(0, "indices"), strict=True)):
-            assertions.that(
-                not promised.sampler.shuffles or any((np.diff(rank) < 0).any() for rank in ranks),
-                f"epoch {number} of a shuffled run used the samples of each rank in ascending order, but should shuffle them",
-                samplers.SHUFFLE_IGNORED(),
-            )
-        orders = [used.tobytes() for used in epochs]
-        again = next((number for number, order in enumerate(orders) if order in orders[:number]), 0)
-        earlier = orders.index(orders[again])
-        assertions.that(
-            not promised.sampler.shuffles or not again,
-            f"epochs {earlier} and {again} of a shuffled run used the samples in the same order on all ranks, but should differ",
-            first_cause(OF_A_REPEATED_EPOCH, again),
-        )
+        epochs = list(zip(*trace.values(0, "indices"), strict=True))
+        for number, ranks in enumerate(epochs):
+            _all_used(job, promised, number, np.concatenate(ranks))
+        if promised.sampler.shuffles:
+            _shuffled(epochs)
 
     return judge
+
+
+def _all_used(job: Job, promised: Capabilities, number: int, used: Array) -> None:
+    assert job.data is not None
+    count, remainder = job.data.samples, promised.sampler.remainder
+    left = sorted(set(range(count)) - set(used.tolist()))
+    assertions.that(
+        len(left) <= (count % job.world_size if remainder == "drop" else 0),
+        f"epoch {number}: got {len(left)} of {count} samples that no rank used, the first {left[:3]}, but should be none",
+        training.SHARDS_OVERLAP_OR_TAIL_LOST(),
+    )
+    assertions.that(
+        len(used) <= count + (job.world_size - 1 if remainder == "pad" else 0),
+        f"epoch {number}: the ranks together used {len(used)} samples, but should use {count}",
+        training.RUN_NOT_SHARDED(),
+    )
+
+
+def _shuffled(epochs: Sequence[tuple[Array, ...]]) -> None:
+    for number, ranks in enumerate(epochs):
+        assertions.that(
+            any((np.diff(rank) < 0).any() for rank in ranks),
+            f"epoch {number} of a shuffled run used the samples of each rank in ascending order, but should shuffle them",
+            samplers.SHUFFLE_IGNORED(),
+        )
+    orders = [np.concatenate(ranks).tobytes() for ranks in epochs]
+    again = next((number for number, order in enumerate(orders) if order in orders[:number]), 0)
+    assertions.that(
+        not again,
+        f"epochs {orders.index(orders[again])} and {again} of a shuffled run used the samples in the same order on all ranks, "
+        "but should differ",
+        first_cause(OF_A_REPEATED_EPOCH, again),
+    )

@@ -43,7 +43,7 @@ from ddpcheck.verdict import Diagnosis, Finding
 
 from ..collectives.names import named
 from ..drawing import for_each
-from ..strategies_collectives import dtypes, fitting_reductions, floating, reductions
+from ..strategies_collectives import dtypes, fitting_reductions, floating, reductions, usual_dtype
 from . import growth
 from .counts import begun, by_itself, by_kernel, counted
 from .traffic_limits import CHANGE, HEADERS, Demand, sends_no_more
@@ -162,8 +162,7 @@ def check_traffic_counters_of_a_single_rank_are_zero(session: Session) -> None:
 
 def _usual(promised: Capabilities) -> AllReduce:
     """In float32, if promised."""
-    dtype = "float32" if "float32" in promised.collectives.dtypes else dtypes(promised)[0]
-    return AllReduce(TensorSpec(LARGE, dtype, "powers"), reductions(promised)[0])
+    return AllReduce(TensorSpec(LARGE, usual_dtype(promised), "powers"), reductions(promised)[0])
 
 
 def _with_counts_between(made: Sequence[Operation]) -> tuple[Operation, ...]:

@@ -22,9 +22,8 @@ from .socket_options import MISMATCH_POLL_SECONDS
 from .waits import Wait, deadlock_error, is_deadlock, pack, unpack
 
 TOKEN_BYTES = 16
-_START = struct.Struct(
-    f"!{TOKEN_BYTES}sBIQ"
-)  # the receiver's token, the kind, the sender, and the number of its question
+# the receiver's token, the kind, the sender, and the number of its question
+_START = struct.Struct(f"!{TOKEN_BYTES}sBIQ")
 _ASK, _TELL, _PROOF = range(3)
 _LARGEST = 1 << 16
 _MOST = 512

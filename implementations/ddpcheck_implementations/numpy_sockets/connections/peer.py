@@ -67,9 +67,8 @@ class Peer:
         self.traffic = traffic
         self._own_rank = own_rank
         self._socket = connection
-        self.polling = (
-            (lambda: iter(())) if oversubscribed else Polling(_SPINS)
-        )  # the kernel wakes a waiting thread fast
+        # the kernel wakes a waiting thread fast
+        self.polling = (lambda: iter(())) if oversubscribed else Polling(_SPINS)
         self._whole = True  # False while a message is partly sent
         self.other_peers: Sequence[Peer] = ()
         self.receiving = b""  # header of the message that is awaited or being received
