@@ -18,6 +18,7 @@ from ..drawing import for_all, for_each
 from ..explicit_examples import fitting
 from ..strategies import GRADIENTS, PARAMETERS, SEEDS, branching, branching_models, choice, shards, training_job
 from .comparison import as_one_process
+from .shown_values import by_shown_values
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session
@@ -85,8 +86,8 @@ def check_globally_unused_parameters_do_not_move(session: Session) -> None:
         used_once = explicit_examples.branches(world, "a", ("a",), ("",), optimizer=MOVING)
         zeros = ZeroGrad(to_zeros=True), *GRADIENTS, Step(), *PARAMETERS
         jobs.append(replace(used_once, operations=(*used_once.operations, *zeros)))
-    drawn = branched(world, promised, optimizer=MOVING)
-    for_all(session, drawn, as_one_process(promised), examples=fitting(session, jobs))
+    drawn, examples = branched(world, promised, optimizer=MOVING), fitting(session, jobs)
+    for_all(session, drawn, as_one_process(promised), examples=examples, further=by_shown_values(session))
 
 
 @law(
