@@ -521,6 +521,7 @@ def test_causes_of_all_checks_are_known() -> None:
         ((updates.NESTEROV(), NOT_REDUCED), True),
         ((updates.NESTEROV().but("possible"),), False),
         ((values.WRONG_SIGN(),), False),  # describes a value
+        ((programs.NORM_TOO_LARGE().but("likely"),), False),
         ((replicas.REPLICAS_DIFFER(),), False),  # a consequence of any cause
         ((values.NOT_REDUCED(),), False),  # told
         ((values.PART_NOT_REDUCED(),), False),  # implied by the told one

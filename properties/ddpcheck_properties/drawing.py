@@ -48,12 +48,11 @@ SHRINKING_SECONDS = 3.0
 class Further:
     """How to look for another cause in the Jobs of a check.
 
-    prepared: the Job to run in place of a Job; None if it cannot be judged. judge: of the Finding whose cause is told, a
-    judge that raises Findings with other causes.
+    prepared: the Job to run in place of a Job; None if it cannot be judged. judge: raises a Finding with another cause.
     """
 
     prepared: Callable[[Job, Capabilities], Job | None]
-    judge: Callable[[Finding], Judge]
+    judge: Judge
 
 
 def has_time_for_long_jobs(session: Session) -> bool:
@@ -251,7 +250,7 @@ class _Search:
         if further is None or not ready or adds_to(session.told, finding.diagnosis.causes):
             return
         until = time.monotonic() + FURTHER_SECONDS
-        search = _Search(session, further.judge(finding))
+        search = _Search(session, further.judge)
         prepared = list(filter(None, (further.prepared(job, session.capabilities) for job in jobs)))[:FURTHER_JOBS]
         with closing(session.run_many(prepared)) as traces:
             for job, trace in zip(prepared, traces, strict=False):

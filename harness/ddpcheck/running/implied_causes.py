@@ -271,12 +271,12 @@ IMPLIES: dict[str, frozenset[str]] = {
 
 def adds_to(told: Iterable[str], causes: Sequence[Cause]) -> bool:
     """Whether the likeliest of these causes is a mistake of its own beside the told ones: no guess, no description of a
-    value, and implied by none of them.
+    value or norm, and implied by none of them.
     """
     if not causes or causes[0].certainty == "possible":
         return False
     known = frozenset(told)
-    return causes[0].id not in known.union(LOOKS, CONSEQUENCES, SLIGHT, *map(implied_by, known))
+    return causes[0].id not in known.union(LOOKS, _ids(*_NORM_LOOKS), CONSEQUENCES, SLIGHT, *map(implied_by, known))
 
 
 def implied_by(cause: str) -> frozenset[str]:
