@@ -95,6 +95,11 @@ PROGRAMS, RICH = (
         ("check_layers_unfrozen_later_are_synchronised", ("stale-gradient",), (STALE,)),
         (PROGRAMS, ("stale-gradient",), (STALE,)),
         (RICH, ("stale-gradient",), (STALE,)),
+        (
+            PROGRAMS,
+            ("reduced-in-a-group-of-one", "norm-is-the-largest-element"),
+            (values.NOT_REDUCED, updates.NORM_IS_LARGEST, updates.CLIPPED_BY_LARGEST),
+        ),
     ],
 )
 def test_one_mistake_is_not_told_as_two(check: str, planted: tuple[str, ...], known: tuple[Kind, ...]) -> None:

@@ -12,6 +12,7 @@ from ..causes import (
     Kind,
     collectives,
     gradients,
+    lifecycle,
     metrics,
     operations,
     process_state,
@@ -232,6 +233,7 @@ IMPLIES: dict[str, frozenset[str]] = {
     # where the argument is read-only
     collectives.WORKS_IN_ARGUMENT.id: _ids(collectives.ARGUMENT_MUST_BE_WRITABLE, operations.TAKES_ANOTHER_PATH),
     operations.NOT_CONVERTED_BACK.id: _ids(ranks.RESULT_VIOLATES_CONTRACT),
+    collectives.BARRIER_DOES_NOT_BLOCK.id: _ids(lifecycle.ERROR_SWALLOWED),  # it meets no rank that is dead
     collectives.REDUCTION_IGNORED.id: _ids(values.SUMMED_NOT_AVERAGED),
     collectives.DIVIDED_BY_SIZE_OF_ARRAY.id: _ids(values.DIVIDED_BY_ELEMENTS),
     replicas.LAST_BITS_DIFFER.id: _ids(values.LAST_BITS_WRONG),
@@ -262,6 +264,7 @@ IMPLIES: dict[str, frozenset[str]] = {
     values.FEWER_BITS.id: _ids(values.LAST_BITS_WRONG, values.FLUSHED_TO_ZERO),
     ranks.LEFT_COLLECTIVE_EARLY.id: _ids(ranks.RANK_RAISED, operations.OTHER_MESSAGE_RECEIVED),
     **{norm.id: _ids(*_NORM_LOOKS) for norm in _NORMS},
+    updates.NORM_IS_LARGEST.id: _ids(updates.CLIPPED_BY_LARGEST, *_NORM_LOOKS),
     **{wrong.id: _ids(programs.WRONG_PREDICTION_VALUES) for wrong in _STATISTICS},
     operations.EVALUATION_COMMUNICATES.id: _ids(ranks.RANK_RAISED),
     gradients.SHOULD_NOT_MOVE.id: _ids(gradients.MOVED_WITHOUT_GRADIENT, ranks.RESULT_VIOLATES_CONTRACT),
