@@ -214,3 +214,11 @@ def test_another_cause_is_looked_for_if_the_first_is_told(given: bool) -> None:
     assert told_after() == told_after(OTHER) == told_after(LOST, OTHER) == (LOST,)
     if given:
         assert told_after(LOST, replayed=examples[1]) == (LOST,)
+
+
+def test_no_other_cause_is_told_of_ranks_that_do_not_finish() -> None:
+    further = Further(lambda job, promised: replace(job, seed=100), blames(OTHER))
+    session = Hollow(told=frozenset({LOST.id}), hangs_from=100)
+    found = failure(session, blames(LOST), examples=[Job(1, (Barrier(),), seed=1)], further=further)
+    assert found.diagnosis.causes == (LOST,)
+    assert [job.seed for job in session.run_jobs] == [1, 100]

@@ -255,7 +255,7 @@ class _Search:
         with closing(session.run_many(prepared)) as traces:
             for job, trace in zip(prepared, traces, strict=False):
                 found = search.verdict(job, trace)
-                if found is not None and adds_to(session.told, found.diagnosis.causes):
+                if found is not None and trace.completed and adds_to(session.told, found.diagnosis.causes):
                     raise found
                 if search.lost_a_rank or time.monotonic() > until:
                     return

@@ -143,4 +143,4 @@ def _of_rank_zero(moment: ExpectedOperation) -> ExpectedOperation:
 def _differ(shown: list[Mapping[str, Any]], expected: Mapping[str, ExpectedArray]) -> bool:
     """Whether ranks show different arrays that should be equal."""
     alike = [name for name, entry in expected.items() if entry.alike]
-    return any(not np.array_equal(shown[0].get(name), own.get(name)) for own in shown[1:] for name in alike)
+    return any(not np.array_equal(shown[0].get(name, ()), own.get(name, ())) for own in shown[1:] for name in alike)
