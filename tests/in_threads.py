@@ -109,6 +109,7 @@ class ThreadedSession:
     random_seed: int | None = None
     jobs: int = 0
     brief: bool = False
+    told: frozenset[str] = frozenset()
     shrinks: bool = True
     replayed: Job | None = None
 

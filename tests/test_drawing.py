@@ -5,7 +5,8 @@ messages about flaky tests.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pytest
 from hypothesis import find
@@ -13,14 +14,14 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
 from ddpcheck import assertions
-from ddpcheck.causes import ranks
+from ddpcheck.causes import Cause, ranks, updates
 from ddpcheck.contract import TYPICAL, Capabilities
 from ddpcheck.job import Barrier, Job
 from ddpcheck.trace import RankTrace, Trace
 from ddpcheck.verdict import Diagnosis, Finding
 from ddpcheck_properties import drawing
 from ddpcheck_properties import strategies_collectives as drawn_from
-from ddpcheck_properties.drawing import Judge, all_or_every_second, for_all
+from ddpcheck_properties.drawing import Further, Judge, all_or_every_second, for_all
 from ddpcheck_properties.strategies import choice
 
 
@@ -35,6 +36,7 @@ class Hollow:
     random_seed: int | None = None
     hangs_from: int = 10_000
     brief: bool = False
+    told: frozenset[str] = frozenset()
     shrinks: bool = True
     replayed: Job | None = None
     run_jobs: list[Job] = field(default_factory=list)
@@ -179,3 +181,44 @@ def test_a_choice_among_ranks_is_not_one_made_for_booleans() -> None:
     """Python treats booleans as equal to 0 and 1, but a root of True indexes an array differently from 1."""
     for values in ((False, True), (0, 1)):
         assert type(find(choice(values), bool)) is type(values[1])
+
+
+LOST, OTHER = updates.MOMENTUM_MISSING(), updates.NESTEROV()
+
+
+def blames(cause: Cause) -> Judge:
+    def judge(job: Job, trace: Trace) -> None:
+        raise Finding(Diagnosis(f"seed {job.seed}", (cause,)))
+
+    return judge
+
+
+def doubled(job: Job, promised: Capabilities) -> Job | None:
+    """The Job, with its operations twice; None if its seed is even."""
+    return replace(job, operations=job.operations * 2) if job.seed % 2 else None
+
+
+@pytest.mark.parametrize("given", [True, False], ids=["examples", "drawn"])
+def test_another_cause_is_looked_for_if_the_first_is_told(given: bool) -> None:
+    further = Further(doubled, blames(OTHER))
+    examples = [Job(1, (Barrier(),), seed=seed) for seed in (2, 3)] * given
+
+    def told_after(*told: Cause, **changes: Any) -> tuple[Cause, ...]:
+        session = Hollow(told=frozenset(cause.id for cause in told), **changes)
+        found = failure(session, blames(LOST), examples=examples, further=further)
+        assert found.job is not None
+        assert len(found.job.operations) > 1 or OTHER not in found.diagnosis.causes
+        return found.diagnosis.causes
+
+    assert told_after(LOST) == (OTHER,)
+    assert told_after() == told_after(OTHER) == told_after(LOST, OTHER) == (LOST,)
+    if given:
+        assert told_after(LOST, replayed=examples[1]) == (LOST,)
+
+
+def test_no_other_cause_is_told_of_ranks_that_do_not_finish() -> None:
+    further = Further(lambda job, promised: replace(job, seed=100), blames(OTHER))
+    session = Hollow(told=frozenset({LOST.id}), hangs_from=100)
+    found = failure(session, blames(LOST), examples=[Job(1, (Barrier(),), seed=1)], further=further)
+    assert found.diagnosis.causes == (LOST,)
+    assert [job.seed for job in session.run_jobs] == [1, 100]

@@ -45,6 +45,12 @@ def test_circumstance_is_told(operation: Operation, circumstance: str) -> None:
     assert circumstance not in circumstances_of(failed("a", "gradients", NONFINITE, job=job(Backward(ALL))))
 
 
+def test_large_tensor_is_a_circumstance() -> None:
+    small, large = (job(Backward(ALL), model=mlp((2, size, 2))) for size in (512, 513))
+    assert "a large tensor" not in circumstances_of(failed("a", "gradients", NONFINITE, job=small))
+    assert "a large tensor" in circumstances_of(failed("a", "gradients", NONFINITE, job=large))
+
+
 def test_operations_after_the_failure_are_no_circumstances() -> None:
     made = job(Backward(ALL), Observe(), Save(), Backward(ALL))
     early = circumstances_of(failed("a", "gradients", NONFINITE, job=made, operation=1))

@@ -10,7 +10,9 @@ from failed_verdicts import about, failed
 from ddpcheck.causes import (
     KINDS,
     Cause,
+    collectives,
     gradients,
+    lifecycle,
     metrics,
     operations,
     process_state,
@@ -28,7 +30,7 @@ from ddpcheck.causes import (
 from ddpcheck.checks import Check
 from ddpcheck.running.failure_causes import headline_of, identity_of
 from ddpcheck.running.failure_groups import group_failures
-from ddpcheck.running.implied_causes import IMPLIES, implied_by
+from ddpcheck.running.implied_causes import IMPLIES, adds_to, implied_by
 from ddpcheck.running.repeated_causes import RepeatedCauses
 from ddpcheck.verdict import Verdict
 
@@ -336,6 +338,21 @@ def test_local_gradients_of_a_divided_loss_make_the_reduced_ones_look_summed() -
         (replicas.BROADCAST_IN_FORWARD(), replicas.OWN_INITIAL_VALUE(rank=1)),
         (training.RUN_IN_FLOAT16(), training.FROZEN_LAYER_TRAINED()),
         (training.SCHEDULE_PER_EPOCH(), training.SCHEDULE_IGNORED()),
+        (training.GRADIENTS_DOUBLED(), training.STEP_TWICE_AS_LONG()),
+        (training.GRADIENTS_ZERO(), training.ENDS_WITH_EPOCH(epoch=0)),
+        (values.TAIL_WRONG(first=3, byte=24), values.PART_NOT_REDUCED()),
+        (values.FIXED_POINT(step=0.5), values.ROUNDED_AS(rounded="Values", dtype="float16", given="float32")),
+        (collectives.WORKS_IN_ARGUMENT(), collectives.ARGUMENT_MUST_BE_WRITABLE()),
+        (
+            operations.NOT_CONVERTED_BACK(dtype="float64", right_dtype="float32"),
+            ranks.RESULT_VIOLATES_CONTRACT(operation="rounds"),
+        ),
+        (programs.OWN_VALUE_IN_UPDATE(), replicas.REPLICAS_DIFFER()),
+        (values.NOT_REDUCED(), programs.GRADIENT_DROPPED(users=(0,), world_size=2)),
+        (gradients.NOT_RESET(), updates.UPDATED_TWICE()),
+        (updates.NORM_IS_LARGEST(), updates.CLIPPED_BY_LARGEST()),
+        (collectives.BARRIER_DOES_NOT_BLOCK(), lifecycle.ERROR_SWALLOWED(operation="barrier")),
+        (replicas.OWN_INITIAL_VALUE(rank=1), replicas.BUFFERS_APART_IN_NO_SYNC(buffers=("b",))),
         (training.MICRO_BATCHES_COUNTED_ON(), training.RATE_READ_LATE()),
         (training.TERMS_PER_RANK(), training.TERMS_PER_MICRO_BATCH()),
         (samplers.RANK_STAYS_IN_EPOCH(ranks=(1,)), samplers.LOADED_POSITION_IN_NEXT_EPOCH()),
@@ -491,6 +508,31 @@ def test_no_cause_implies_itself_and_all_are_in_the_catalogue() -> None:
         assert cause in KINDS
         assert implied <= KINDS.keys()
         assert cause not in implied_by(cause)
+
+
+def test_causes_of_all_checks_are_known() -> None:
+    seen = RepeatedCauses()
+    seen.add(failed("a", "gradients", NOT_REDUCED, GUESS))
+    seen.add(failed("b", "gradients"))
+    seen.add(failed("c", "trajectories", updates.NESTEROV(), at=3))
+    assert seen.causes == {NOT_REDUCED.id, updates.NESTEROV.id}
+
+
+@pytest.mark.parametrize(
+    ("causes", "new"),
+    [
+        ((updates.NESTEROV(), NOT_REDUCED), True),
+        ((updates.NESTEROV().but("possible"),), False),
+        ((values.WRONG_SIGN(),), False),  # describes a value
+        ((programs.NORM_TOO_LARGE().but("likely"),), False),
+        ((replicas.REPLICAS_DIFFER(),), False),  # a consequence of any cause
+        ((values.NOT_REDUCED(),), False),  # told
+        ((values.PART_NOT_REDUCED(),), False),  # implied by the told one
+        ((), False),
+    ],
+)
+def test_new_cause_is_a_mistake_that_no_told_cause_implies(causes: tuple[Cause, ...], new: bool) -> None:
+    assert adds_to({values.NOT_REDUCED.id}, causes) == new
 
 
 def test_after_three_checks_of_one_cause_the_family_takes_one_job_each() -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from oracle_jobs import PROMISED, moments
 
 from ddpcheck.causes import Cause, Kind, batch_norm, operations, programs, replicas, updates, values
 from ddpcheck.hypotheses.causes_of_observations import causes_in_job
@@ -19,6 +21,7 @@ from ddpcheck.hypotheses.ordered_hypotheses.replicas import (
     OF_BATCH_NORM_STATISTICS,
     OF_BUFFERS_APART,
     OF_DIFFERENT_REPLICAS,
+    OF_JOINED_PARAMETERS,
     OF_NONFINITE_GRADIENT,
     OF_REMEASURING,
 )
@@ -30,6 +33,7 @@ from ddpcheck.hypotheses.replicas.batch_norm import (
     WrongRemeasuring,
     WrongStatistics,
 )
+from ddpcheck.hypotheses.replicas.joining import AfterJoin
 from ddpcheck.hypotheses.replicas.skipped_steps import NotSkipped, infinity_of_one_sign
 from ddpcheck.hypotheses.replicas.special_runs import (
     DifferentReplicas,
@@ -42,9 +46,10 @@ from ddpcheck.hypotheses.replicas.special_runs import (
     parameter_not_reset,
     right_the_first_time,
 )
-from ddpcheck.job import Backward, DataSpec, Job, Observe, Remeasure, ZeroGrad
+from ddpcheck.job import Backward, DataSpec, Job, Join, Observe, Remeasure, ZeroGrad
 from ddpcheck.models.spec import BatchNorm, Linear, ModelSpec
 from ddpcheck.trace import RankTrace, Record, Trace
+from ddpcheck_properties.replicas.joining import joining
 
 OWN = np.array([[1.0, 2.0], [3.0, 6.0]])
 RIGHT = np.array([2.5, 5.0])
@@ -171,6 +176,34 @@ def test_values_after_lost_steps_and_micro_batches_are_known() -> None:
         replicas.INITIAL_VALUES_AVERAGED.id: [2.0, 4.0],
         replicas.SPLIT_BEFORE_BROADCAST.id: [1.0, 6.0],
     }
+
+
+@pytest.mark.parametrize(
+    ("shown", "told"),
+    [
+        ((1, 1), (replicas.JOIN_ENDS_AT_RANK(rank=0),)),
+        ((3, 3), (replicas.JOIN_LEAVES_STATE(),)),
+        ((1, 3), (replicas.JOIN_STEPS_MISSING(),)),
+    ],
+    ids=["rank 0 ends with one step", "as it should be", "ranks end differently"],
+)
+def test_parameters_of_a_rank_that_had_fewer_batches_are_told(shown: tuple[int, int], told: tuple[Cause, ...]) -> None:
+    job = joining([1, 3], ModelSpec((Linear("fc1", 3, 2),), loss="linear"))
+    join = job.operations[0]
+    assert isinstance(join, Join)
+
+    def after(steps: int) -> Mapping[str, Any]:
+        """The right parameters of a join in which every rank has at most so many batches."""
+        cut = Join(tuple(batches[:steps] for batches in join.batches))
+        *_, moment = moments(replace(job, operations=(cut, Observe(("parameters",)))))
+        return {name: entry.value.exact[0] for name, entry in moment.arrays["parameters"].items()}
+
+    ranks = (
+        RankTrace(rank, "done", (Record(1, "observe", 0.0, 1.0, {"parameters": after(steps)}),))
+        for rank, steps in enumerate(shown)
+    )
+    job = replace(job, operations=(join, Observe(("parameters",))))
+    assert first_cause(OF_JOINED_PARAMETERS, AfterJoin(job, Trace(tuple(ranks)), PROMISED)) == told
 
 
 def test_circumstances_of_the_job_give_further_causes() -> None:

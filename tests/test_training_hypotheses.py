@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from in_threads import ThreadedSession
 
-from ddpcheck.causes import Cause
+from ddpcheck.causes import Cause, training
 from ddpcheck.hypotheses.causes_of_training import causes_of_parameters
 from ddpcheck.hypotheses.training.emulation import emulate
 from ddpcheck.hypotheses.training.emulation_rules import Rules
@@ -21,6 +21,7 @@ from ddpcheck.oracle.training_runs import Run
 from ddpcheck_implementations.data_parallel.trainer import Trainer
 from ddpcheck_implementations.faulty.trainers import PROMISED, facets
 from ddpcheck_properties.training.drawn_runs import run_job
+from ddpcheck_properties.training.final_state import causes_of_end
 
 WORLD = 3
 PLANS = {
@@ -58,3 +59,22 @@ def test_every_hypothesis_is_told_by_its_own_end(run: Run) -> None:
         assert found[0] == cause or all(np.allclose(same[name], end[name], rtol=1e-3) for name in end), (cause, found)
         told.add(found[0].id)
     assert len(told) > 20
+
+
+def test_learning_rates_that_are_rounded_are_told() -> None:
+    job = run_job(WORLD, PROMISED, 5 * WORLD, Train(epochs=3, batch_size=2, schedule="linear"), lr=0.1)
+    session = ThreadedSession(partial(facets, Trainer), WORLD, PROMISED)
+    right = Run.told(job, session.run(job), PROMISED)
+    schedule = np.array(right.schedule)
+    assert not np.array_equal(schedule, schedule.astype(np.float32))
+    # no other hypothesis knows these parameters
+    parameters = [{name: array + 0.001 for name, array in own.items()} for own in right.parameters]
+
+    def told(rates: list[float]) -> tuple[Cause, ...]:
+        return causes_of_end(replace(right, parameters=parameters, rates=[rates] * WORLD))
+
+    rounded = schedule.astype(np.float32).tolist()
+    known = (training.RATE_ROUNDED(dtype="float32", given="float64"),)
+    assert told(rounded) == told(rounded[-2:]) == known  # a resumed run reports only the rates of its own epochs
+    assert not training.RATE_ROUNDED.explains(told(schedule.tolist()))
+    assert not training.RATE_ROUNDED.explains(told((schedule / 2).tolist()))

@@ -45,8 +45,9 @@ class Session:
     adapter: an Adapter, or its reference (adapter_lookup.py). reference: by which ranks find an Adapter object, if
     known. deadline: seconds for one operation of a Job. grace: seconds for the other ranks once one has failed.
     start_deadline: seconds until all ranks are connected. effort: the number of Jobs of a drawn check. While `brief` is
-    set, a drawn check runs one Job, and a failing Job is not made smaller. shrinks: failing Jobs are made smaller. deep:
-    checks run their longest Jobs, too.
+    set, a drawn check runs one Job, and a failing Job is not made smaller. told: the ids of causes that other checks'
+    failures have told; a check may look for others. shrinks: failing Jobs are made smaller. deep: checks run their
+    longest Jobs, too.
     random_seed: None makes draws repeatable. launcher: used instead of the adapter's. home: the interpreter and import
     path of ranks that see other code than this process. fork_servers: plain processes are forked from these.
     capabilities: promises to judge instead of the adapter's. level: limits the features of models. replayed: the only
@@ -86,6 +87,7 @@ class Session:
         self.effort = effort
         self.deep = deep
         self.brief = False
+        self.told: frozenset[str] = frozenset()
         self.shrinks = shrinks
         self.random_seed = random_seed
         if capabilities is not None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
@@ -23,6 +23,7 @@ from ddpcheck import assertions
 from ddpcheck.contract import Capabilities
 from ddpcheck.hypotheses.failed_ranks import right_when_repeated
 from ddpcheck.job import Job, Observe, Operation, OptimizerSpec, Predict, Step, ZeroGrad
+from ddpcheck.running.implied_causes import adds_to
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Finding
 
@@ -37,8 +38,21 @@ Shorter = Callable[[Job], Iterable[Job]]
 
 _HEALTH: Any = list(HealthCheck)  # its metaclass hides from type checkers that these are HealthChecks
 
+FURTHER_SECONDS, FURTHER_JOBS = 10.0, 40
+"""The most seconds and Jobs for a search for a cause that no other check has told: a second on an idle machine."""
 SHRINKING_SECONDS = 3.0
 """Seconds for making a failing Job smaller; a failing check should report soon."""
+
+
+@dataclass(frozen=True)
+class Further:
+    """How to look for another cause in the Jobs of a check.
+
+    prepared: the Job to run in place of a Job; None if it cannot be judged. judge: raises a Finding with another cause.
+    """
+
+    prepared: Callable[[Job, Capabilities], Job | None]
+    judge: Judge
 
 
 def has_time_for_long_jobs(session: Session) -> bool:
@@ -65,13 +79,16 @@ def for_all(
     shorter: Shorter | None = None,
     clearer: Shorter | None = None,
     share: float = 1.0,
+    further: Further | None = None,
 ) -> None:
     """Raise the Finding of the smallest failing Job found, with `job` set.
 
     examples: Jobs for known pitfalls, run first, and made smaller only by `shorter`; a failing example is replaced by
-    the first Job of `clearer` that also fails. share: of the session's effort (number of drawn Jobs).
+    the first Job of `clearer` that also fails. share: of the session's effort (number of drawn Jobs). further: if other
+    checks have told the cause, another one is looked for in these Jobs.
     """
-    for_each(session, examples, judge, shorter, clearer)
+    examples = tuple(examples)
+    for_each(session, examples, judge, shorter, clearer, further)
     if session.replayed is not None or strategy.is_empty:
         return
     search = _Search(session, judge)
@@ -98,6 +115,7 @@ def for_all(
     finding = search.first_failing(search.drawn)
     if finding is None:
         return
+    search.raise_further(finding, (*examples, *search.drawn), further)
     # a hang costs a deadline, a dead rank a restart: one is enough
     if not search.lost_a_rank and _makes_smaller(session):
         finding = with_bytes_sent(session, search.confirmed(search.smallest(draw)))
@@ -110,10 +128,12 @@ def for_each(
     judge: Judge,
     shorter: Shorter | None = None,
     clearer: Shorter | None = None,
+    further: Further | None = None,
 ) -> None:
     """Raise the Finding of the first failing Job, with `job` set.
 
     clearer: the first of these that also fails replaces it. shorter: then the last failing Job that these lead to.
+    further: if other checks have told the cause, another one is looked for in these Jobs.
     """
     replayed, promised = session.replayed, session.capabilities
     chosen = [within_promises(job, promised) for job in jobs] if replayed is None else [replayed]
@@ -121,6 +141,7 @@ def for_each(
     finding = search.first_failing(chosen)
     if finding is None:
         return
+    search.raise_further(finding, chosen, further)
     if not _makes_smaller(session):
         raise finding
     if replayed is None and shorter is not None:
@@ -221,6 +242,23 @@ class _Search:
                     self.latest = self.failing[job] = finding
                     return finding
         return None
+
+    def raise_further(self, finding: Finding, jobs: Iterable[Job], further: Further | None) -> None:
+        """Raise a Finding with a cause that no other check has told, if the cause of this one is told."""
+        session = self.session
+        ready = session.replayed is None and not self.lost_a_rank
+        if further is None or not ready or adds_to(session.told, finding.diagnosis.causes):
+            return
+        until = time.monotonic() + FURTHER_SECONDS
+        search = _Search(session, further.judge)
+        prepared = list(filter(None, (further.prepared(job, session.capabilities) for job in jobs)))[:FURTHER_JOBS]
+        with closing(session.run_many(prepared)) as traces:
+            for job, trace in zip(prepared, traces, strict=False):
+                found = search.verdict(job, trace)
+                if found is not None and trace.completed and adds_to(session.told, found.diagnosis.causes):
+                    raise found
+                if search.lost_a_rank or time.monotonic() > until:
+                    return
 
     def smallest(self, draw: Callable[[], object]) -> Finding:
         """The Finding of the smallest failing Job that Hypothesis reaches from the first one."""

@@ -142,14 +142,19 @@ class Evidence:
 
     @cached_property
     def dealt_out(self) -> str:
-        """The reason why gradients of ranks are not compared: each rank steps other whole parameters, as where ZeRO is written
-        by hand. Empty if all step the same.
+        """The sentence that each rank steps other whole parameters, as where ZeRO is written by hand; empty if all step the
+        same.
         """
         first, *others = self.names_of_rank
         if all(own.get(key, name) == name for own in others for key, name in first.items()):
             return ""
         line = self.real.of(0, "group")[0]["line"]
         return f"the ranks' optimizers made at {line} hold different parameters"
+
+    @property
+    def gradients_apart(self) -> str:
+        """The reason why gradients of ranks are not compared; empty if all ranks have those of the same whole parameters."""
+        return self.sharded or self.dealt_out
 
     @property
     def sent_precision(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
@@ -26,6 +26,17 @@ class Value:
 
     def zeros(self) -> Value:
         return Value(np.zeros_like(self.exact), None if self.error is None else np.zeros_like(self.error))
+
+
+def as_shown(shown: Sequence[Mapping[str, Array | None]], name: str) -> Value | None:
+    """The value of this name that each rank shows, which is exact; None if a rank shows none."""
+    arrays = [seen.get(name) for seen in shown]
+    found = [array for array in arrays if array is not None]
+    if len(found) < len(arrays) or len({array.shape for array in found}) > 1:
+        return None
+    stacked = np.stack(found)
+    exact = stacked.astype(np.float64) if stacked.dtype.kind == "f" else stacked
+    return Value(exact, np.zeros_like(exact))
 
 
 def combine(terms: Sequence[tuple[float, Value]], roundings: int, dtype: npt.DTypeLike, divisor: float = 1.0) -> Value:

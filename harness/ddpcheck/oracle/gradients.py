@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from ..seeded_values import Array
-from .bounded_values import Value, combine, over_ranks
+from .bounded_values import Value, as_shown, combine, over_ranks
 from .clipping import Clip, clipped
 from .job_constants import Case
 from .network import Shards
@@ -48,6 +48,28 @@ class Gradients:
         self.of: dict[str, Gradient] = {name: Gradient(nobody, (zeros or {}).get(name)) for name in learned}
         self._backwards, self._reduced = 0, False
         self.clipped: Clip | None = None
+
+    def replaced(self, shown: Sequence[Mapping[str, Array | None]], like: Mapping[str, Value]) -> bool:
+        """Take the gradients that the ranks show, which are exact. False if only some ranks show one, or if a parameter that
+        is not trained has one.
+        """
+        if any(array is not None and name not in self.of for seen in shown for name, array in seen.items()):
+            return False
+        for name, gradient in self.of.items():
+            value = as_shown(shown, name)
+            if value is None:
+                if any(seen.get(name) is not None for seen in shown):
+                    return False
+                self.of[name] = Gradient(np.zeros_like(gradient.used))
+            elif value.exact.shape != like[name].exact.shape:
+                return False
+            elif gradient.pending is None:
+                self.of[name] = Gradient(gradient.used, synced=value)
+            else:
+                # the reduced part, if there is one, stays as it is
+                parts = [(1.0, value)] if gradient.synced is None else [(1.0, value), (-1.0, gradient.synced)]
+                self.of[name] = Gradient(gradient.used, gradient.synced, combine(parts, 1, self._dtype))
+        return True
 
     def sum(self, name: str) -> Value | None:
         return self.of[name].sum(self._dtype)

@@ -13,7 +13,7 @@ synchronised, statistics are those of all ranks' samples, on all ranks.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -66,6 +66,14 @@ class Oracle:
             if replica == len(oracles):
                 oracles.append(Oracle(self.case.job.of_second(), self.case.promised, bounds=self._bounded))
             yield oracles[replica]._after(position, op)
+
+    def goes_on_from(self, what: str, shown: Sequence[Mapping[str, Array | None]]) -> bool:
+        """Take the values of this kind that the ranks show in place of the expected ones, for a Job with one replica. False
+        if a value is missing.
+        """
+        if what == "gradients":
+            return self._gradients.replaced(shown, self.weights.zeros)
+        return self.weights.replaced(what, shown)
 
     def _after(self, position: int, op: ops.Operation) -> ExpectedOperation:
         moment = ExpectedOperation(position, op)

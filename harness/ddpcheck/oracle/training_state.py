@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from ..contract import ReplicaSync
 from ..models.spec import BATCH_NORM_MOMENTUM, BatchNorm
-from .bounded_values import Value, combine
+from ..seeded_values import Array
+from .bounded_values import Value, as_shown, combine
 from .gradients import Gradients
 from .history import History
 from .job_constants import Case
@@ -44,6 +45,16 @@ class Weights:
 
     def buffers(self) -> dict[str, Value]:
         return {name: value for name, value in self.tensors.items() if self._case.described[name].role == "buffer"}
+
+    def replaced(self, what: str, shown: Sequence[Mapping[str, Array | None]]) -> bool:
+        """Take what the ranks show of this kind, which is exact. False if a value is missing."""
+        held = self.averages if what == "averaged" else self.tensors
+        for name in self.buffers() if what == "buffers" else self.parameters():
+            value = as_shown(shown, name)
+            if value is None or value.exact.shape != held[name].exact.shape:
+                return False
+            held[name] = value
+        return True
 
     def step(self, gradients: Gradients, history: History) -> None:
         self.trained, begun = True, self.parameters()

@@ -160,6 +160,7 @@ class CheckRunner:
         self.session.deadline = self.hangs.seconds(item.check, self.deadline)
         shortened = "" if self.full else self.repeated.shortens(item.check)
         self.session.brief = bool(shortened)
+        self.session.told = self.repeated.causes
         began = time.monotonic()
         try:
             verdict = run_check(self.session, item.check, expected)

@@ -5,12 +5,14 @@ A symptom is listed under a cause that implies it, and as a cause of its own if 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from ..causes import (
+    Cause,
     Kind,
     collectives,
     gradients,
+    lifecycle,
     metrics,
     operations,
     process_state,
@@ -154,10 +156,12 @@ IMPLIES: dict[str, frozenset[str]] = {
         *_LOCAL,
         gradients.PART_OF_LARGE_TENSOR_LOCAL,
         gradients.SOME_RANKS_NOT_RESET,  # the own value stays, and is counted again
+        programs.GRADIENT_DROPPED,  # on a rank without an own value
     ),
     traffic.SENT_AFTER_BACKWARD.id: _ids(values.NOT_REDUCED),
     # a part may be all of a small array
     values.PART_NOT_REDUCED.id: _ids(values.NOT_REDUCED, gradients.PART_OF_LARGE_TENSOR_LOCAL),
+    values.TAIL_WRONG.id: _ids(values.PART_NOT_REDUCED, gradients.ADDED_TO_OWN),  # told from a few of its elements
     values.ZERO.id: _ids(gradients.PART_OF_LARGE_TENSOR_ZERO),
     values.NONFINITE.id: _ids(replicas.NONFINITE_HIDDEN_FROM_RANKS),
     # where pieces are as large as parameters, a layout of one rank shows as other parameters; the larger leads
@@ -188,6 +192,9 @@ IMPLIES: dict[str, frozenset[str]] = {
     updates.NOT_LOADED.id: _ids(programs.STATE_INCOMPLETE, gradients.LOSS_OF_UNLOADED),
     training.LAST_STEP_NOT_SAVED.id: _ids(updates.NOT_UPDATED),  # where the run ends with the step that is lost
     training.RUN_IN_FLOAT16.id: _ids(training.FROZEN_LAYER_TRAINED),  # it is rounded, too
+    # the same without momentum and weight decay
+    training.GRADIENTS_DOUBLED.id: _ids(training.STEP_TWICE_AS_LONG),
+    training.GRADIENTS_ZERO.id: _ids(training.ENDS_WITH_EPOCH, training.PARAMETERS_NOT_STEPPED),
     training.SCHEDULE_PER_EPOCH.id: _ids(training.SCHEDULE_IGNORED),  # the same in a first epoch
     training.MICRO_BATCHES_COUNTED_ON.id: _ids(training.RATE_READ_LATE),
     samplers.RANK_STAYS_IN_EPOCH.id: _ids(samplers.LOADED_POSITION_IN_NEXT_EPOCH),
@@ -203,6 +210,7 @@ IMPLIES: dict[str, frozenset[str]] = {
         replicas.NAN_KEPT_AFTER_ZERO_GRAD,
         replicas.ONE_PARAMETER_NOT_RESET,
         updates.GRADIENTS_KEPT,
+        updates.UPDATED_TWICE,  # by the gradient that stays
         gradients.UNUSED_RANK_SENDS_OLD,
         gradients.UNUSED_RANK_SENDS_OLD_MEAN,
     ),
@@ -222,9 +230,14 @@ IMPLIES: dict[str, frozenset[str]] = {
     # the same in a first step with betas of which 1 - beta1 is the root of 1 - beta2
     updates.EPSILON_HAT.id: _ids(updates.BIAS_CORRECTION_MISSING),
     updates.STEP_AHEAD_FROM_START.id: _ids(updates.ZERO_STEP_BEFORE),
+    # where the argument is read-only
+    collectives.WORKS_IN_ARGUMENT.id: _ids(collectives.ARGUMENT_MUST_BE_WRITABLE, operations.TAKES_ANOTHER_PATH),
+    operations.NOT_CONVERTED_BACK.id: _ids(ranks.RESULT_VIOLATES_CONTRACT),
+    collectives.BARRIER_DOES_NOT_BLOCK.id: _ids(lifecycle.ERROR_SWALLOWED),  # it meets no rank that is dead
     collectives.REDUCTION_IGNORED.id: _ids(values.SUMMED_NOT_AVERAGED),
     collectives.DIVIDED_BY_SIZE_OF_ARRAY.id: _ids(values.DIVIDED_BY_ELEMENTS),
     replicas.LAST_BITS_DIFFER.id: _ids(values.LAST_BITS_WRONG),
+    programs.OWN_VALUE_IN_UPDATE.id: _ids(replicas.REPLICAS_DIFFER),
     # the gradient stays local; the mean of equal parameters may differ in last bits
     replicas.PARAMETER_AVERAGED.id: _ids(values.NOT_REDUCED, values.LAST_BITS_WRONG),
     replicas.BACKWARD_MOVES_PARAMETERS.id: _ids(
@@ -238,7 +251,7 @@ IMPLIES: dict[str, frozenset[str]] = {
     ),
     randomness.GLOBAL_GENERATOR_DECIDES.id: _ids(process_state.GENERATOR_CHANGED, process_state.MAKING_SEEDS),
     replicas.BROADCAST_IN_FORWARD.id: _ids(replicas.OWN_INITIAL_VALUE),  # until then
-    replicas.OWN_INITIAL_VALUE.id: _ids(programs.CONSTRUCTION_VALUE, *_INITIAL),
+    replicas.OWN_INITIAL_VALUE.id: _ids(programs.CONSTRUCTION_VALUE, replicas.BUFFERS_APART_IN_NO_SYNC, *_INITIAL),
     replicas.INITIAL_VALUE_OF_OTHER.id: _ids(programs.CONSTRUCTION_VALUE, *_INITIAL, *_STATISTICS),
     programs.CONSTRUCTION_VALUE.id: _ids(*_INITIAL),
     gradients.LOSS_OF_OWN_INITIAL.id: _ids(gradients.AT_OWN_INITIAL, values.PERMUTED, values.ZERO),
@@ -247,14 +260,26 @@ IMPLIES: dict[str, frozenset[str]] = {
     replicas.GRADIENT_GATHERED_ELSEWHERE.id: _ids(programs.NO_GRADIENTS_ANYWHERE, gradients.STALE),
     values.ROUNDED_AS.id: _ids(*_NARROW),
     values.SENT_AS.id: _ids(*_NARROW),
+    values.FIXED_POINT.id: _ids(values.ROUNDED_AS, *_NARROW),
     values.FEWER_BITS.id: _ids(values.LAST_BITS_WRONG, values.FLUSHED_TO_ZERO),
     ranks.LEFT_COLLECTIVE_EARLY.id: _ids(ranks.RANK_RAISED, operations.OTHER_MESSAGE_RECEIVED),
     **{norm.id: _ids(*_NORM_LOOKS) for norm in _NORMS},
+    updates.NORM_IS_LARGEST.id: _ids(updates.CLIPPED_BY_LARGEST, *_NORM_LOOKS),
     **{wrong.id: _ids(programs.WRONG_PREDICTION_VALUES) for wrong in _STATISTICS},
     operations.EVALUATION_COMMUNICATES.id: _ids(ranks.RANK_RAISED),
     gradients.SHOULD_NOT_MOVE.id: _ids(gradients.MOVED_WITHOUT_GRADIENT, ranks.RESULT_VIOLATES_CONTRACT),
 }
 """The causes that each cause implies, by id."""
+
+
+def adds_to(told: Iterable[str], causes: Sequence[Cause]) -> bool:
+    """Whether the likeliest of these causes is a mistake of its own beside the told ones: no guess, no description of a
+    value or norm, and implied by none of them.
+    """
+    if not causes or causes[0].certainty == "possible":
+        return False
+    known = frozenset(told)
+    return causes[0].id not in known.union(LOOKS, _ids(*_NORM_LOOKS), CONSEQUENCES, SLIGHT, *map(implied_by, known))
 
 
 def implied_by(cause: str) -> frozenset[str]:

@@ -6,6 +6,7 @@ Job without that circumstance.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from functools import cache
 
@@ -14,6 +15,8 @@ from ..models.layers import Activity, BatchNorm, Embedding, Head, Linear
 from ..verdict import Verdict
 
 NO_SYNC = "no_sync"
+_LARGE = 1024
+"""Elements of a tensor that is larger than those of most Jobs."""
 _ORDINARY = (Backward, CloseWindow, Observe, ZeroGrad)
 """Operations that nearly all Jobs have, or that say no more than another."""
 
@@ -65,6 +68,8 @@ def _of_backward(backward: Backward) -> Iterator[str]:
 def _of_model(job: Job) -> Iterator[str]:
     if job.model is None:
         return
+    if any(math.prod(tensor.shape) > _LARGE for tensor in job.model.tensors()):
+        yield "a large tensor"
     for layer in job.model.layers:
         if isinstance(layer, BatchNorm | Embedding | Activity | Head):
             yield layer.kind

@@ -21,6 +21,11 @@ class RepeatedCauses:
         if not verdict.ok and identity:
             self._failed.setdefault((verdict.family, identity), set()).add(verdict.check)
 
+    @property
+    def causes(self) -> frozenset[str]:
+        """The ids of all likeliest causes."""
+        return frozenset(identity[0] for _, identity in tuple(self._failed))
+
     def shortens(self, check: Check) -> str:
         """The reason why this check runs only one Job; empty if it runs all."""
         for (family, _), names in tuple(self._failed.items()):

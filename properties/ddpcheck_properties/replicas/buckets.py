@@ -23,6 +23,7 @@ from ..drawing import Judge, for_each, has_time_for_long_jobs
 from ..explicit_examples import fitting, one_backward
 from ..strategies import GRADIENTS, PARAMETERS, shards, training_job
 from .comparison import as_one_process, compare_arrays, when
+from .shown_values import by_shown_values
 from .unused_parameters import SYNCHRONISED
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def check_many_small_tensors_are_trained_exactly(session: Session) -> None:
     ]
     if world == 2 and "sgd" in promised.replica.optimizers:
         jobs.append(many_trained(world, promised))
-    for_each(session, fitting(session, jobs), as_one_process(promised))
+    for_each(session, fitting(session, jobs), as_one_process(promised), further=by_shown_values(session))
 
 
 @law("buckets", needs.replica, level=Level.BASIC)

@@ -32,6 +32,7 @@ from ..drawing import Judge, for_all, for_each
 from ..explicit_examples import fitting
 from ..strategies import GRADIENTS, PARAMETERS, models, shards, training_job, training_jobs
 from .comparison import as_one_process, when
+from .shown_values import by_shown_values
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session
@@ -183,7 +184,8 @@ def _uneven(session: Session) -> None:
     examples += [_uneven_steps(world, sizes) for sizes in (nobody[0], [70] + [3] * (world - 1))]
     buffered = ModelSpec((Linear("fc1", 2, 3), Scale("scale", 3, buffer=True), Linear("fc2", 3, 1)), loss="linear")
     examples.append(explicit_examples.uneven(world, exact=False, batches=nobody[0], model=buffered))
-    for_all(session, training_jobs(world, promised, uneven=True), judge, examples=fitting(session, examples), share=0.5)
+    drawn, examples = training_jobs(world, promised, uneven=True), fitting(session, examples)
+    for_all(session, drawn, judge, examples=examples, share=0.5, further=by_shown_values(session))
     for_all(session, training_jobs(world, promised, exact=False, uneven=True), judge, share=0.5)
 
 

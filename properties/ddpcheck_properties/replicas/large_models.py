@@ -13,6 +13,7 @@ from ..drawing import for_each
 from ..explicit_examples import fitting
 from ..strategies import GRADIENTS, PARAMETERS, shards, training_job
 from .comparison import as_one_process
+from .shown_values import by_shown_values
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session
@@ -39,7 +40,7 @@ def check_optimizer_steps_every_element_of_large_tensors(session: Session) -> No
     """
     promised = session.capabilities
     jobs = [_steps(session.world_size, optimizer, promised) for optimizer in OPTIMIZERS]
-    for_each(session, fitting(session, jobs), as_one_process(promised))
+    for_each(session, fitting(session, jobs), as_one_process(promised), further=by_shown_values(session))
 
 
 @law(

@@ -20,6 +20,7 @@ from ..explicit_examples import fitting
 from ..strategies import ADAM, SEEDS, adam, branching, branching_models, choice, models, sgd
 from .comparison import as_one_process, ended_inside
 from .program_grammar import WORDS, Word, program_text, training_program
+from .shown_values import by_shown_values
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session
@@ -57,7 +58,9 @@ def check_random_training_programs_match_one_process(session: Session) -> None:
         examples += [make(world, promised) for make in (_used_after_resuming, _counted_apart, _coming_and_going)]
     examples = all_or_every_second(session, fitting(session, examples))
     judge = telling(as_one_process(promised))
-    for_all(session, programs(world, promised), judge, examples=examples, shorter=known.shorter, share=1.5)
+    drawn = programs(world, promised)
+    further = by_shown_values(session)
+    for_all(session, drawn, judge, examples=examples, shorter=known.shorter, share=1.5, further=further)
 
 
 def telling(judge: Judge) -> Judge:

@@ -36,6 +36,7 @@ from ..drawing import Judge, all_or_every_second, for_all, for_each
 from ..explicit_examples import fitting
 from ..strategies import ADAM, MOMENTUM, SEEDS, adam, choice, models, sgd, training_job, training_jobs
 from .comparison import as_one_process
+from .shown_values import by_shown_values
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session
@@ -117,7 +118,7 @@ def check_rank_0_running_statistics_follow_its_own_batches(session: Session) -> 
     jobs = [
         explicit_examples.statistics(session.world_size, uneven=uneven, local=local and not uneven) for uneven in sizes
     ]
-    for_each(session, fitting(session, jobs), as_one_process(promised))
+    for_each(session, fitting(session, jobs), as_one_process(promised), further=by_shown_values(session))
 
 
 @law(
@@ -171,7 +172,8 @@ def check_resumed_training_matches_one_process(session: Session) -> None:
     examples = sorted(
         all_or_every_second(session, fitting(session, jobs)), key=lambda job: job.optimizer.name == ADAM.name
     )
-    for_all(session, interrupted(world, promised), as_one_process(promised), examples=examples)
+    further = by_shown_values(session)
+    for_all(session, interrupted(world, promised), as_one_process(promised), examples=examples, further=further)
 
 
 @law("replica_sync", needs.replica, needs.replica.checkpoint, needs.replica.model_features("batch_norm"))
@@ -186,7 +188,7 @@ def check_checkpoint_restores_running_statistics(session: Session) -> None:
     resumed = (*trained.operations[: begin[0]], Save(), *trained.operations[begin[0] : begin[1]], Resume(), LOOK)
     jobs = [replace(job, operations=(Save(), Resume(), LOOK))]
     jobs.append(replace(trained, operations=(*resumed, *trained.operations[begin[1] : end])))
-    for_each(session, fitting(session, jobs), as_one_process(session.capabilities))
+    for_each(session, fitting(session, jobs), as_one_process(session.capabilities), further=by_shown_values(session))
 
 
 @law("replica_sync", needs.replica, needs.replica.checkpoint, needs.replica.optimizers("sgd"))

@@ -23,6 +23,7 @@ from ..strategies import LOSSES, OPTIMIZERS, SEEDS
 from .comparison import as_one_process
 from .program_grammar import Word, training_program
 from .programs import BRANCHES_TAKEN, Known, telling
+from .shown_values import by_shown_values
 from .side_effects import arguments_stay, nothing_was_changed
 
 if TYPE_CHECKING:
@@ -59,7 +60,16 @@ def check_long_programs_on_rich_models_match_one_process(session: Session) -> No
     examples = all_or_every_second(session, fitting(session, map(program, ALWAYS)))
     drawn = SEEDS.map(program) if examples else st.nothing()
     judge = telling(_judge(promised))
-    for_all(session, drawn, judge, examples=examples, shorter=known.shorter, clearer=known.clearer, share=0.25)
+    for_all(
+        session,
+        drawn,
+        judge,
+        examples=examples,
+        shorter=known.shorter,
+        clearer=known.clearer,
+        share=0.25,
+        further=by_shown_values(session),
+    )
 
 
 def _judge(promised: Capabilities) -> Judge:

@@ -42,6 +42,7 @@ from ..drawing import Judge, for_all, for_each
 from ..explicit_examples import fitting
 from ..strategies import ADAM, GRADIENTS, MOMENTUM, models, sgd, shards, training_job, training_jobs
 from .comparison import as_one_process, when
+from .shown_values import by_shown_values
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session
@@ -116,7 +117,7 @@ def check_saving_does_not_change_training(session: Session) -> None:
     examples = [
         _between(explicit_examples.steps(world, spec), *GRADIENTS, Save(), *GRADIENTS) for spec in (MOMENTUM, ADAM)
     ]
-    for_each(session, fitting(session, examples), as_one_process(promised))
+    for_each(session, fitting(session, examples), as_one_process(promised), further=by_shown_values(session))
 
 
 @law("replica_sync", needs.replica, needs.replica.checkpoint, needs.replica.optimizers("sgd"))

@@ -25,6 +25,7 @@ from ..strategies import GRADIENTS, MOMENTUM, PARAMETERS, adam, choice, models, 
 from .comparison import as_one_process, because
 from .gradients import same_bits_in
 from .shown_clips import raise_for_wrong_clips
+from .shown_values import by_shown_values
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session
@@ -97,7 +98,7 @@ def check_clipping_uses_the_global_gradient_norm(session: Session) -> None:
     only_asked = _clipping(explicit_examples.steps(world, OptimizerSpec(lr=0.05), count=2), math.inf)
     examples = fitting(session, [small, _barely_clipped(world, promised), only_asked])
     try:
-        for_all(session, drawn, as_one_process(promised), examples=examples)
+        for_all(session, drawn, as_one_process(promised), examples=examples, further=by_shown_values(session))
     except Finding as finding:
         if finding.diagnosis.subject[0] == "gradients":
             raise_for_wrong_clips(session)
@@ -122,7 +123,8 @@ def check_layers_unfrozen_later_are_synchronised(session: Session) -> None:
     jobs = [unfreezing(world, OptimizerSpec(lr=1.0), exact=True), unfreezing(world, MOMENTUM, exact=False, tied=tied)]
     jobs.append(unfreezing(world, MOMENTUM, exact=False, before=9))
     cause = causes.FREEZING_DECIDED_EARLY()
-    for_each(session, fitting(session, jobs), because(as_one_process(session.capabilities), cause))
+    judge = because(as_one_process(session.capabilities), cause)
+    for_each(session, fitting(session, jobs), judge, further=by_shown_values(session))
 
 
 def unfreezing(world_size: int, optimizer: OptimizerSpec, *, exact: bool, tied: bool = False, before: int = 0) -> Job:
@@ -148,7 +150,8 @@ def _follows(session: Session, optimizer: SearchStrategy[OptimizerSpec], example
     drawn = training_jobs(
         world, promised, model=model, exact=False, rounds=(3, 1, 2, 4), optimizer=optimizer, observe=()
     )
-    for_all(session, drawn, as_one_process(promised), examples=fitting(session, examples))
+    examples = fitting(session, examples)
+    for_all(session, drawn, as_one_process(promised), examples=examples, further=by_shown_values(session))
 
 
 def _clipping(job: Job, max_norm: float, *, look: bool = False) -> Job:

@@ -29,6 +29,7 @@ from ..strategies import (
     training_job,
 )
 from .comparison import as_one_process
+from .shown_values import by_shown_values
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session
@@ -94,8 +95,8 @@ def check_globally_unused_parameters_do_not_move(session: Session) -> None:
         used_once = explicit_examples.branches(world, "a", ("a",), ("",), optimizer=MOMENTUM)
         zeros = ZeroGrad(to_zeros=True), *GRADIENTS, Step(), *PARAMETERS
         jobs.append(replace(used_once, operations=(*used_once.operations, *zeros)))
-    drawn = branched(world, promised, optimizer=MOMENTUM)
-    for_all(session, drawn, as_one_process(promised), examples=fitting(session, jobs))
+    drawn, examples = branched(world, promised, optimizer=MOMENTUM), fitting(session, jobs)
+    for_all(session, drawn, as_one_process(promised), examples=examples, further=by_shown_values(session))
 
 
 @law(

@@ -68,8 +68,8 @@ def _why_uncovered(evidence: Evidence, step: Event, number: int, status: str) ->
 def gradients_are_synchronised(evidence: Evidence) -> LawVerdict:
     if evidence.ranks == 1:
         return not_judged("there is one rank")
-    if evidence.sharded or evidence.dealt_out:
-        return not_judged(evidence.sharded or evidence.dealt_out)
+    if evidence.gradients_apart:
+        return not_judged(evidence.gradients_apart)
     seen = 0
     for together in evidence.aligned("step"):
         if not all(looked_at(event) for event in together):
@@ -122,8 +122,8 @@ def gradients_equal_those_of_one_process(evidence: Evidence) -> LawVerdict:
     draws.
     """
     compared = evidence.compared
-    if evidence.sharded or evidence.dealt_out:
-        return not_judged(evidence.sharded or evidence.dealt_out)
+    if evidence.gradients_apart:
+        return not_judged(evidence.gradients_apart)
     if not compared:
         return not_judged("no step was compared with one process")
     limit = min(equal_until(evidence), buffers_equal_until(evidence))
