@@ -17,6 +17,7 @@ from ..causes import (
     programs,
     randomness,
     ranks,
+    rendezvous,
     replicas,
     samplers,
     scores,
@@ -248,6 +249,14 @@ IMPLIES: dict[str, frozenset[str]] = {
     values.ROUNDED_AS.id: _ids(*_NARROW),
     values.SENT_AS.id: _ids(*_NARROW),
     values.FEWER_BITS.id: _ids(values.LAST_BITS_WRONG, values.FLUSHED_TO_ZERO),
+    # the rest of a message is left, or is taken for the next one
+    rendezvous.SHORT_READ_TAKEN_FOR_ALL.id: _ids(
+        ranks.ALL_SEND_NONE_RECEIVES,
+        ranks.ALL_WAIT_IN_ONE_OPERATION,
+        ranks.RANKS_IN_DIFFERENT_OPERATIONS,
+        ranks.LEFT_COLLECTIVE_EARLY,
+        *_MISMATCHED,
+    ),
     ranks.LEFT_COLLECTIVE_EARLY.id: _ids(ranks.RANK_RAISED, operations.OTHER_MESSAGE_RECEIVED),
     **{norm.id: _ids(*_NORM_LOOKS) for norm in _NORMS},
     **{wrong.id: _ids(programs.WRONG_PREDICTION_VALUES) for wrong in _STATISTICS},
