@@ -14,6 +14,7 @@ from ddpcheck.causes import Cause
 from ddpcheck.hypotheses.causes_of_training import causes_of_parameters
 from ddpcheck.hypotheses.training.emulation import emulate
 from ddpcheck.hypotheses.training.emulation_rules import Rules
+from ddpcheck.hypotheses.training.epoch_losses import of_epoch_loss
 from ddpcheck.hypotheses.training.some_steps import _wrong
 from ddpcheck.hypotheses.training.whole_runs import wrong_rules
 from ddpcheck.job import OptimizerSpec, Train
@@ -58,3 +59,13 @@ def test_every_hypothesis_is_told_by_its_own_end(run: Run) -> None:
         assert found[0] == cause or all(np.allclose(same[name], end[name], rtol=1e-3) for name in end), (cause, found)
         told.add(found[0].id)
     assert len(told) > 20
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_mean_losses_over_samples_are_named_of_all_ranks_and_of_one(run: Run, own: bool) -> None:
+    micro = [one for window in emulate(run).losses[0] for one in window]
+    ranks = slice(1, 2) if own else slice(None)
+    added, count = (sum(float(part[at][ranks].sum()) for part in micro) for at in (0, 1))
+    alternatives = of_epoch_loss(run, 0, 1, added / count).alternatives
+    named = {cause.id for cause, value in alternatives if np.isclose(value, added / count, rtol=1e-5)}
+    assert named == {"epoch-loss-divided-by-samples"}
