@@ -266,7 +266,7 @@ def test_expected_failure_is_no_failure() -> None:
         (["check", f"{MINIMAL}:adapter", f"{MINIMAL}:adapter"], "several adapters have the same name"),
         (["check", f"{MINIMAL}:absent", "-w", "1"], "nothing was checked of absent: not installed"),
         (["replay", __file__], "cannot be read"),
-        (["list", "checks", "nonsense"], "no family 'nonsense'"),
+        (["list", "checks", "nonsense"], "no family is 'nonsense', and no check has it in its name; families are"),
         (["lits"], "did you mean list"),
     ],
 )
@@ -282,6 +282,10 @@ def test_usage_errors(here: Path, words: list[str], message: str) -> None:
     ("source", "message"),
     [
         ("import numpy\nimport nosuch", r"No module named 'nosuch' \(.*mine.py, line 2\); install the missing module"),
+        (
+            "from ddpcheck.contract.nosuch import x",
+            r"'ddpcheck.contract.nosuch' \(.*mine.py, line 1\); ddpcheck.contract is installed and has no nosuch",
+        ),
         ("int('x')", r"ValueError: invalid literal .* \(.*mine.py, line 1\)"),
         ("def f(:", r"SyntaxError: invalid syntax \(mine.py, line 1\)"),
         ("import sys\nsys.exit(0)", r"SystemExit: 0 \(.*mine.py, line 2\); an adapter's module is imported"),
@@ -301,6 +305,9 @@ def test_lists() -> None:
     assert "numpy_sockets" in ddpcheck("list", "adapters").output
     checks = ddpcheck("list", "checks").output
     assert all(check.name in checks for check in ddpcheck_properties.CHECKS)
+    few = ddpcheck("list", "checks", "all_reduce_sums_ex").output
+    assert re.findall("check_[a-z_]+", few) == ["check_all_reduce_sums_exactly"]
+    assert "\n1 check; run one with" in few
     assert "unused_parameters" in ddpcheck("list", "capabilities").output
     assert re.search(r"world_sizes +any .*sample_weights +no ", ddpcheck("list", "capabilities").output, re.DOTALL)
     assert re.search(r"reductions +sum ", ddpcheck("list", "capabilities", f"{MINIMAL}:adapter").output)

@@ -19,6 +19,7 @@ from ddpcheck.causes import (
     programs,
     randomness,
     ranks,
+    rendezvous,
     replicas,
     samplers,
     scores,
@@ -28,11 +29,14 @@ from ddpcheck.causes import (
     values,
 )
 from ddpcheck.checks import Check
+from ddpcheck.contract import TYPICAL
+from ddpcheck.job import Train
 from ddpcheck.running.failure_causes import headline_of, identity_of
 from ddpcheck.running.failure_groups import group_failures
 from ddpcheck.running.implied_causes import IMPLIES, adds_to, implied_by
 from ddpcheck.running.repeated_causes import RepeatedCauses
 from ddpcheck.verdict import Verdict
+from ddpcheck_properties.training.drawn_runs import run_job
 
 SUMMED = Cause("summed-not-averaged", (("factor", 2.0),))
 TAIL = Cause("tail-not-reduced")
@@ -53,6 +57,27 @@ def test_an_error_is_one_if_its_type_and_its_place_are() -> None:
     here, there = (ranks.RANK_RAISED(error="TypeError", at=f"mine.py:{line} in all_reduce") for line in (41, 52))
     assert identity_of(failed("a", "collectives", here)) == identity_of(failed("b", "gradients", here, at=3))
     assert identity_of(failed("a", "collectives", here)) != identity_of(failed("a", "collectives", there))
+
+
+def test_a_message_that_is_read_in_part_explains_errors_and_hangs() -> None:
+    """The check of fragments comes late, and names the mistake; the others show what follows from it."""
+    raised = ranks.RANK_RAISED(error="ValueError", at="mine.py:39 in swap")
+    verdicts = [
+        failed("large", "collectives", raised),
+        failed("nan", "collectives", raised),
+        failed("room", "collectives", ranks.ALL_SEND_NONE_RECEIVES(ranks=(0, 1)), status="hung"),
+        failed("pieces", "rendezvous", rendezvous.SHORT_READ_TAKEN_FOR_ALL()),
+    ]
+    (group,) = group_failures(verdicts)
+    assert group.checks == ("pieces",)
+    assert {check for symptom in group.symptoms for check in symptom.checks} == {"large", "nan", "room"}
+
+
+def test_a_cause_of_clipping_does_not_explain_a_run_without_it() -> None:
+    clipped, plain = (run_job(2, TYPICAL, 6, Train(max_norm=norm)) for norm in (0.25, None))
+    not_clipped = failed("parameters", "trainer", training.RUN_NOT_CLIPPED(), job=clipped)
+    for job, groups in ((plain, 2), (clipped, 1), (None, 1)):
+        assert len(group_failures([not_clipped, failed("loss", "trainer", job=job)])) == groups
 
 
 def test_without_a_cause_each_check_stands_alone() -> None:

@@ -38,7 +38,11 @@ def test_markdown_holds_no_tag_and_no_fence_ends_early() -> None:
 
 def test_a_long_text_is_cut() -> None:
     assert cut("abc", 3) == "abc"
-    assert cut("abcd", 3) == "abc ... (1 more characters)"
+    assert cut("abc" + 100 * "d", 3) == "abc ... (100 more characters)"
+
+
+def test_a_text_that_a_cut_would_not_shorten_stays_whole() -> None:
+    assert cut("abcd", 3) == "abcd"
 
 
 def test_a_page_of_many_lines_is_not_cut(capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,7 +16,7 @@ from ddpcheck.contract.rank_context import rank_context
 from ddpcheck.execution.short_reads import reads_are_short, restore_reads, shorten_reads
 from ddpcheck.job import AllGather, Barrier, Operation, ShortReads, Start, TensorSpec
 from ddpcheck.launchers.attached import Attached
-from ddpcheck.ranks.foreign_clients import ForeignClients, listening_addresses
+from ddpcheck.ranks.foreign_clients import ForeignClients, address_of, listening_addresses
 from ddpcheck.ranks.simulated_hosts import set_simulated_hosts
 from ddpcheck.running.check_runner import Settings
 from ddpcheck.storage.replay import described
@@ -130,6 +130,24 @@ def test_foreign_clients_call_each_listener_once() -> None:
         assert f"127.0.0.1:{place[1]}" in strangers.listening[3]
         strangers.leave()
         assert not strangers.ran
+
+
+def test_replay_names_the_same_cause_as_the_check() -> None:
+    """The Job of the replay has short reads: it is not judged as if it had none."""
+    check = rendezvous.check_fragmented_messages_are_read_completely
+    told = []
+    with sessions.session("ddpcheck_implementations.faulty.lifecycle.rendezvous:PartialHeader", 2) as session:
+        for _ in range(2):
+            with pytest.raises(Finding) as failure:
+                check(session)
+            told.append([cause.id for cause in failure.value.diagnosis.causes])
+            session.replayed = failure.value.job
+    assert told[0] == told[1] == ["short-read-taken-for-all"]
+
+
+def test_an_ipv6_address_is_told_from_its_port() -> None:
+    assert address_of("::", 29500) == "[::]:29500"
+    assert address_of("127.0.0.1", 29500) == "127.0.0.1:29500"
 
 
 def test_trace_keeps_observations_of_the_start(tmp_path: Path) -> None:

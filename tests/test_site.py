@@ -85,6 +85,11 @@ def test_alerts_become_admonitions_and_code_stays() -> None:
     assert made == "!!! note\n\n    one\n    two\n\n```sh\n> [!NOTE]\n```\n"
 
 
+def test_code_has_the_name_of_its_file() -> None:
+    page = "Text\n\n<!-- file: code/ring.py -->\n\n```python\nx = 1\n```\n"
+    assert hooks.with_file_names(page) == 'Text\n\n```python title="code/ring.py"\nx = 1\n```\n'
+
+
 def test_every_extra_is_in_the_table() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
     table = (ROOT / "docs" / "install.md").read_text(encoding="utf-8")

@@ -51,6 +51,16 @@ def test_ranks_that_send_at_once_are_named() -> None:
     assert cause.id == "all-wait-in-one-operation"
 
 
+def test_ranks_that_wait_for_their_sending_threads_may_have_read_in_part() -> None:
+    in_join = [
+        replace(_hung(rank, Unread(1000, 1000)), stack='  File "/lib/threading.py", line 9, in join') for rank in (0, 1)
+    ]
+    causes = first_cause(OF_A_HANG, Hang(Trace(tuple(in_join))))
+    assert [cause.id for cause in causes] == ["short-read-taken-for-all", "all-send-none-receives"]
+    causes = first_cause(OF_A_HANG, Hang(Trace((in_join[0], _hung(1, Unread(1000, 1000))))))
+    assert [cause.id for cause in causes] == ["all-send-none-receives"]
+
+
 def test_the_count_survives_a_file_and_older_files_have_none() -> None:
     rank = _hung(0, Unread(3, 4))
     assert rank_from_plain(decode(encode(rank_to_plain(rank)))) == rank

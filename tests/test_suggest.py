@@ -15,9 +15,9 @@ from ddpcheck.cli import main
 from ddpcheck.cli.search_progress import SearchProgress
 from ddpcheck.cli.signals import StoppedBySignal
 from ddpcheck.contract import Capabilities, ReplicaMethod
-from ddpcheck.contract.promises import Determinism, ReplicaPromises, SamplerPromises
+from ddpcheck.contract.promises import Determinism, ReplicaPromises, SamplerPromises, Traffic
 from ddpcheck.launchers.fork_servers import ForkServers
-from ddpcheck.running.candidate_promises import CandidatePromise, as_source, candidates
+from ddpcheck.running.candidate_promises import CandidatePromise, as_source, candidates, number_of_promises
 from ddpcheck.running.plan import installed_checks
 from ddpcheck.running.suggested_promises import OutOfTime, PromiseSearch, SuggestedPromise
 from ddpcheck_implementations.numpy_sockets import adapter as right
@@ -27,7 +27,7 @@ import threading
 
 from ddpcheck import Adapter
 from ddpcheck.contract import Capabilities
-from ddpcheck.contract.promises import ReplicaPromises, SamplerPromises
+from ddpcheck.contract.promises import CollectivePromises, ReplicaPromises, SamplerPromises
 from ddpcheck_implementations.numpy_sockets import adapter as sockets
 
 class SameOrder:
@@ -105,6 +105,8 @@ def connect_stuck(context):
     object.__setattr__(facets, "make_sampler", Stuck(facets.make_sampler))
     return facets
 
+summing = CollectivePromises(operations={"all_reduce"}, reductions={"sum"})
+reducing = Adapter("reducing", sockets.connect, Capabilities(collectives=summing))
 stuck = Adapter("stuck", connect_stuck, Capabilities(sampler=SamplerPromises()))
 bare = Adapter("bare", connect_bare, Capabilities(replica=ReplicaPromises()))
 '''
@@ -173,6 +175,12 @@ def test_the_lines_that_are_printed_make_the_promises() -> None:
     variables = {"mine": replace(right, capabilities=before)}
     exec(as_source(before, after, "mine"), variables)
     assert variables["mine"].capabilities == after
+
+
+def test_levels_of_one_promise_count_once() -> None:
+    levels = [CandidatePromise("traffic", Traffic.ONCE), CandidatePromise("traffic", Traffic.LEAST)]
+    members = [CandidatePromise("model_features", "branch"), CandidatePromise("model_features", "tied")]
+    assert number_of_promises([*levels, *members, CandidatePromise("no_sync", True)]) == 4
 
 
 def test_the_command_prints_what_to_paste(own: Path) -> None:
@@ -293,6 +301,15 @@ def test_a_promise_that_is_not_judged_says_what_its_check_needs(own: Path) -> No
         "replica.unused_parameters=synchronised",
     )
     assert search.needed_with(CandidatePromise("timeline", True)) == ()
+
+
+def test_promise_whose_check_allows_few_ranks_is_tried_on_few_ranks(own: Path) -> None:
+    checks = select(installed_checks(), ("check_world_can_restart_at_a_killed_worlds_address",))
+    with ForkServers() as fork_servers, PromiseSearch(f"{own}:reducing", (2, 3), checks, fork_servers) as search:
+        list(search.baseline())
+        tried = {each.candidate.text for each in (*search.suggestions(), *search.failed.values())}
+        assert "restarts_in_place=True" in tried
+        assert search.needed_with(CandidatePromise("restarts_in_place", True)) == ()
 
 
 def test_promise_that_ranks_withdraw_is_not_judged(own: Path) -> None:

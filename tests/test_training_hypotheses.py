@@ -14,6 +14,7 @@ from ddpcheck.causes import Cause, training
 from ddpcheck.hypotheses.causes_of_training import causes_of_parameters
 from ddpcheck.hypotheses.training.emulation import emulate
 from ddpcheck.hypotheses.training.emulation_rules import Rules
+from ddpcheck.hypotheses.training.epoch_losses import of_epoch_loss
 from ddpcheck.hypotheses.training.some_steps import _wrong
 from ddpcheck.hypotheses.training.whole_runs import wrong_rules
 from ddpcheck.job import OptimizerSpec, Train
@@ -78,3 +79,13 @@ def test_learning_rates_that_are_rounded_are_told() -> None:
     assert told(rounded) == told(rounded[-2:]) == known  # a resumed run reports only the rates of its own epochs
     assert not training.RATE_ROUNDED.explains(told(schedule.tolist()))
     assert not training.RATE_ROUNDED.explains(told((schedule / 2).tolist()))
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_mean_losses_over_samples_are_named_of_all_ranks_and_of_one(run: Run, own: bool) -> None:
+    micro = [one for window in emulate(run).losses[0] for one in window]
+    ranks = slice(1, 2) if own else slice(None)
+    added, count = (sum(float(part[at][ranks].sum()) for part in micro) for at in (0, 1))
+    alternatives = of_epoch_loss(run, 0, 1, added / count).alternatives
+    named = {cause.id for cause, value in alternatives if np.isclose(value, added / count, rtol=1e-5)}
+    assert named == {"epoch-loss-divided-by-samples"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -43,6 +44,12 @@ class Seen(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         self.words.append(data)
+
+
+def test_one_job_and_one_world_size_are_singular() -> None:
+    one = Verdict("mine", 2, "check_a", "sums", "passed", 0.5, 1)
+    assert "world size 2; 1 Job; " in " ".join(Seen(page(Results((one,), {}))).words)
+    assert "world sizes 2, 3; 2 Jobs; " in " ".join(Seen(page(Results((one, replace(one, world_size=3)), {}))).words)
 
 
 def test_every_verdict_is_in_the_matrix_and_every_failure_is_told() -> None:

@@ -28,6 +28,7 @@ _REPOSITORY = {"README.md": "index.md", "docs/adapters": "adapters/index.md", "d
 """Where a reader of the site finds these."""
 _LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)\s#]*)(#[^)\s]*)?\)")
 _ALERT = re.compile(r"^> \[!(\w+)\]\n((?:>.*\n?)+)", re.MULTILINE)
+_FILE = re.compile(r"^<!-- file: (\S+) -->\n+(```\w+)$", re.MULTILINE)
 _FENCE = re.compile(r"^(`{3,}).*?^\1", re.MULTILINE | re.DOTALL)
 
 
@@ -44,14 +45,14 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Turn the repository's links into the site's, and alerts into admonitions."""
+    """Turn the repository's links into the site's, alerts into admonitions, and names of files into titles."""
     source = page.file.src_uri
     if source.startswith("reports/"):
         page.meta["search"] = {"exclude": True}  # tables of thousands of rows would bury all other results
     if source in ("index.md", *pages.MANY_HEADINGS):
         page.meta["hide"] = ["toc", *["navigation"] * (source == "index.md")]
     held = {file.src_uri for file in files}
-    return outside_fences(markdown, lambda text: with_site_links(with_admonitions(text), source, held))
+    return outside_fences(with_file_names(markdown), lambda text: with_site_links(with_admonitions(text), source, held))
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
@@ -72,6 +73,11 @@ def outside_fences(markdown: str, change: Callable[[str], str]) -> str:
         made += [change(markdown[end : fence.start()]), fence[0]]
         end = fence.end()
     return "".join((*made, change(markdown[end:])))
+
+
+def with_file_names(markdown: str) -> str:
+    """The page with the name of each file above the block that shows a part of it."""
+    return _FILE.sub(r'\2 title="\1"', markdown)
 
 
 def with_admonitions(text: str) -> str:

@@ -18,8 +18,9 @@ LONGEST_LINE = 4000
 
 
 def cut(text: str, most: int) -> str:
-    """At most `most` characters of a text, and the number of characters cut."""
-    return text if len(text) <= most else f"{text[:most]} ... ({len(text) - most:,} more characters)"
+    """At most `most` characters of a text, and the number of characters cut. A text that this would not shorten stays whole."""
+    shortened = f"{text[:most]} ... ({len(text) - most:,} more characters)"
+    return shortened if len(text) > max(most, len(shortened)) else text
 
 
 def in_markdown(text: str) -> str:

@@ -262,6 +262,11 @@ EPOCH_LOSS_OWN_LAST_STEP = Kind("epoch-loss-own-last-step", "The epoch loss is t
 EPOCH_LOSS_OF_BATCHES = Kind(
     "epoch-loss-of-batches", "The epoch loss weighs all batches equally, whatever their sizes."
 )
+EPOCH_LOSS_DIVIDED_BY_SAMPLES = Kind(
+    "epoch-loss-divided-by-samples",
+    "The mean losses of batches are added, and divided by the number of samples.",
+    look="the sum of losses: a batch's mean loss counts once for each of its samples",
+)
 EPOCH_LOSS_SUMMED_OVER_RANKS = Kind(
     "epoch-loss-summed-over-ranks",
     "The epoch loss is {world_size} x too large: losses are summed over ranks, perhaps in place by logging.",

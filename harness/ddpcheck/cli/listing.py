@@ -50,21 +50,29 @@ def adapters() -> None:
 
 
 @command.command()
-@click.argument("family", required=False)
-def checks(family: str | None) -> None:
-    """Every law, by family, and what an implementation must promise for it."""
+@click.argument("name", required=False)
+def checks(name: str | None) -> None:
+    """Every law, by family, and what an implementation must promise for it.
+
+    NAME selects a family, or checks with this text in their names. Default: all.
+    """
     out = console()
     with usage_errors():
         every = installed_checks()
-        if family is not None and family not in {check.family for check in every}:
-            raise ValueError(f"no family {family!r}; there are {', '.join(dict.fromkeys(c.family for c in every))}")
-    for name in dict.fromkeys(check.family for check in every):
-        if family in (None, name):
-            out.print(f"[bold]{escape(name)}[/]")
-            for check in every:
-                if check.family == name:
-                    _show_check(out, check)
-    out.print(f"\n{len(every)} checks; run one with: ddpcheck check ADAPTER --check NAME")
+        families = dict.fromkeys(check.family for check in every)
+        found = [check for check in every if name in (None, check.family)]
+        found = found or [check for check in every if name is not None and name in check.name]
+        if not found:
+            raise ValueError(
+                f"no family is {name!r}, and no check has it in its name; families are {', '.join(families)}"
+            )
+    for family in families:
+        if of_family := [check for check in found if check.family == family]:
+            out.print(f"[bold]{escape(family)}[/]")
+            for check in of_family:
+                _show_check(out, check)
+    number = counted(len(found), "check")
+    out.print(f"\n{number}; run one with: ddpcheck check ADAPTER --check NAME", soft_wrap=True)
 
 
 def _show_check(out: Console, check: Check) -> None:

@@ -24,7 +24,7 @@ _SAME = 5
 
 class ShownFailures:
     """Receives each failure, and writes its files. quiet: each cause is shown once; more failures with this cause, and those
-    that follow from it, are only counted.
+    that may follow from it, are only counted.
     """
 
     def __init__(self, console: Console, files: FailureFiles, *, quiet: bool = False) -> None:
@@ -53,7 +53,7 @@ class ShownFailures:
             if self._quiet:
                 self._following[cause] += 1
                 return
-            show_briefly(self._console, verdict, f"follows from a cause shown above: {headline_of(cause_of_it)}")
+            show_briefly(self._console, verdict, f"may follow from a cause shown above: {headline_of(cause_of_it)}")
         elif sum(each.adapter == verdict.adapter for each in self._in_full) < _IN_FULL:
             self._in_full.append(verdict)
             show_failure(self._console, verdict, self._files.keep_text, job, script)
@@ -66,8 +66,8 @@ class ShownFailures:
             failures = counted(self._same, "more failure has a cause", "more failures have causes")
             self._console.print(f"{failures} shown above", soft_wrap=True)
         if following := self._following.total():
-            failures = counted(following, "more failure follows", "more failures follow")
-            self._console.print(f"{failures} from causes shown above", soft_wrap=True)
+            failures = counted(following, "more failure")
+            self._console.print(f"{failures} may follow from causes shown above", soft_wrap=True)
 
     def _count_another(self, cause: tuple[str, tuple[str, ...]]) -> None:
         """Count one more failure with this cause, which is shown, or follows from one that is."""

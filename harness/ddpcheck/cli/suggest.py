@@ -15,7 +15,7 @@ from rich.markup import escape
 from ..counted_nouns import counted
 from ..launchers.fork_servers import ForkServers
 from ..ranks.attaching import StartFailed
-from ..running.candidate_promises import as_source
+from ..running.candidate_promises import as_source, number_of_promises
 from ..running.plan import RANKS_START, installed_checks
 from ..running.suggested_promises import OutOfTime, PromiseSearch, SuggestedPromise
 from .console import console
@@ -143,10 +143,15 @@ def _show_end(out: Console, search: PromiseSearch, source: str, stopped: str) ->
         )
     elif search.unjudged:
         names = ", ".join(f"{each.text}{_needs(search.needed_with(each))}" for each in search.unjudged)
-        out.print(f"\nnot judged, because each needs another promise or method: {names}", markup=False, soft_wrap=True)
+        out.print(
+            f"\nnot judged, because each needs another promise, method or world size: {names}",
+            markup=False,
+            soft_wrap=True,
+        )
     if not search.held:
         out.print("\nNo further promise was found." if stopped else "\nNo further promise seems to be kept.")
         return
-    promises = counted(len(search.held), "more promise seems", "more promises seem")
+    held = number_of_promises(each.candidate for each in search.held)
+    promises = counted(held, "more promise seems", "more promises seem")
     out.print(f"\n{promises} to be kept. Put those that you mean to keep below the adapter:\n")
     out.print(source, markup=False, soft_wrap=True)

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 
-from ..causes import Cause
+from ..causes import Cause, rendezvous
 from ..causes import ranks as causes
 from ..trace import IMPORTING, RankTrace, Trace
 
@@ -16,7 +16,8 @@ _FRAME = re.compile(r'^  File "(?:.*[/\\])?([^"/\\]+)", line (\d+), in (.+)$', r
 
 _PROGRAM = '/subprocess.py", line'
 _FUTURE = '/concurrent/futures/_base.py", line'
-"""Stack frames of a rank that waits for another program, and for a thread."""
+_THREAD = '/threading.py", line'
+"""Stack frames of a rank that waits for another program, for a future of a thread, and for a thread."""
 
 _READING = {"sample", "resume_sampling", "draw"}
 """Operations in which no rank needs to wait for another."""
@@ -144,10 +145,15 @@ def ranks_in_different_operations(of: Hang) -> Cause | None:
     return causes.RANKS_IN_DIFFERENT_OPERATIONS() if len(places) > 1 else None
 
 
-def all_send_none_receives(of: Hang) -> Cause | None:
-    """Several ranks have both sent bytes that no rank reads, and not read bytes that were sent to them."""
+def all_send_none_receives(of: Hang) -> tuple[Cause, ...]:
+    """Several ranks have both sent bytes that no rank reads, and not read bytes that were sent to them. If each waits for a
+    thread, the thread sends, and the rank has perhaps taken a part of its message for the whole one.
+    """
     sending = tuple(rank.rank for rank in of.stuck if rank.unread and all(rank.unread))
-    return causes.ALL_SEND_NONE_RECEIVES(ranks=sending) if len(sending) > 1 else None
+    if len(sending) < 2:
+        return ()
+    in_threads = {*of.showing(_THREAD), *of.showing(_FUTURE)}.issuperset(sending)
+    return (*(rendezvous.SHORT_READ_TAKEN_FOR_ALL(),) * in_threads, causes.ALL_SEND_NONE_RECEIVES(ranks=sending))
 
 
 def all_wait_in_one_operation(of: Hang) -> tuple[Cause, ...]:

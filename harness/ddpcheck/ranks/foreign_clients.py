@@ -60,7 +60,7 @@ class ForeignClients:
         """Record the addresses where ranks (pid by rank) listen, and call new ones if `call`."""
         for rank, pid in pids.items():
             for host, port in listening_addresses(pid):
-                self.listening.setdefault(rank, set()).add(f"{host}:{port}")
+                self.listening.setdefault(rank, set()).add(address_of(host, port))
                 if call and (host, port) not in self._called:
                     self._called.add((host, port))
                     self._call({"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host), port)
@@ -82,6 +82,11 @@ class ForeignClients:
         """Close all connections."""
         self.ran = self.ran or self._file.exists()
         self._open.close()
+
+
+def address_of(host: str, port: int) -> str:
+    """As in "127.0.0.1:29500" and "[::]:29500"."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def listening_addresses(pid: int) -> Iterator[tuple[str, int]]:

@@ -189,6 +189,9 @@ _PYTHONS_OWN = re.compile(r"<frozen|importlib|/argparse\.py$")
 def _next(error: BaseException) -> str:
     """Advice for an error during import."""
     if isinstance(error, ModuleNotFoundError):
+        package, _, module = (error.name or "").rpartition(".")
+        if package in sys.modules:
+            return f"{package} is installed and has no {module}: look at the name, and at the version of {package}"
         return "install the missing module"
     if isinstance(error, ImportError) and "no known parent package" in str(error):
         return "it belongs to a package: name it as package.module:attribute, from the folder that holds the package"

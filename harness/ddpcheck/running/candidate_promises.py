@@ -54,6 +54,11 @@ def candidates(capabilities: Capabilities) -> list[CandidatePromise]:
     ]
 
 
+def number_of_promises(made: Iterable[CandidatePromise]) -> int:
+    """The number of these promises that lines state: a promise with levels is stated once, at its highest level."""
+    return len({(each.name, None if isinstance(each.value, IntEnum) else each.value) for each in made})
+
+
 def other_conventions(capabilities: Capabilities, names: Iterable[str]) -> list[CandidatePromise]:
     """The other values of these promises, where the default is a claim, too: a gradient is the mean or the sum."""
     return [

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..causes import Cause, ranks
 from ..verdict import Verdict
 from .implied_causes import CONSEQUENCES, implied_by
+from .job_circumstances import is_of_another_run
 
 _FOUNDATIONS = (
     "ranks",
@@ -72,12 +73,12 @@ def is_known_to_imply(cause: Verdict, symptom: Verdict) -> bool:
 
 def may_show_as(cause: Verdict, symptom: Verdict) -> bool:
     """Whether a failure that tells little rests on the family of a known cause. A guess about the circumstances of a value
-    that is known does not tell little.
+    that is known does not tell little. A training run without a setting rests on no cause that shows with this setting.
     """
     identity = identity_of(cause)
     if not identity or cause.adapter != symptom.adapter or identity == identity_of(symptom):
         return False
-    if _known_value(symptom) is not None:
+    if _known_value(symptom) is not None or is_of_another_run(cause, symptom):
         return False
     return not tells_little(cause) and tells_little(symptom) and _rests_on(symptom.family, cause.family)
 

@@ -19,6 +19,7 @@ from ..causes import (
     programs,
     randomness,
     ranks,
+    rendezvous,
     replicas,
     samplers,
     scores,
@@ -262,6 +263,14 @@ IMPLIES: dict[str, frozenset[str]] = {
     values.SENT_AS.id: _ids(*_NARROW),
     values.FIXED_POINT.id: _ids(values.ROUNDED_AS, *_NARROW),
     values.FEWER_BITS.id: _ids(values.LAST_BITS_WRONG, values.FLUSHED_TO_ZERO),
+    # the rest of a message is left, or is taken for the next one
+    rendezvous.SHORT_READ_TAKEN_FOR_ALL.id: _ids(
+        ranks.ALL_SEND_NONE_RECEIVES,
+        ranks.ALL_WAIT_IN_ONE_OPERATION,
+        ranks.RANKS_IN_DIFFERENT_OPERATIONS,
+        ranks.LEFT_COLLECTIVE_EARLY,
+        *_MISMATCHED,
+    ),
     ranks.LEFT_COLLECTIVE_EARLY.id: _ids(ranks.RANK_RAISED, operations.OTHER_MESSAGE_RECEIVED),
     **{norm.id: _ids(*_NORM_LOOKS) for norm in _NORMS},
     updates.NORM_IS_LARGEST.id: _ids(updates.CLIPPED_BY_LARGEST, *_NORM_LOOKS),

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Iterator
 from functools import cache
 
-from ..job import Backward, CloseWindow, Job, Observe, OpenWindow, Operation, ZeroGrad
+from ..job import Backward, CloseWindow, Job, Observe, OpenWindow, Operation, Train, ZeroGrad
 from ..models.layers import Activity, BatchNorm, Embedding, Head, Linear
 from ..verdict import Verdict
 
@@ -33,6 +33,25 @@ def circumstances_of(verdict: Verdict) -> frozenset[str]:
         return frozenset()
     shown = verdict.diagnosis.operation if verdict.diagnosis is not None else -1
     return _circumstances(verdict.job, shown)
+
+
+def is_of_another_run(cause: Verdict, symptom: Verdict) -> bool:
+    """Whether the failing training run of a cause has a setting, such as clipping, that the run of the other failure lacks."""
+    if cause.job is None or symptom.job is None:
+        return False
+    return not _settings_of_runs(cause.job) <= _settings_of_runs(symptom.job)
+
+
+@cache
+def _settings_of_runs(job: Job) -> frozenset[str]:
+    runs = [each for each in job.operations if isinstance(each, Train)]
+    settings = {
+        "clipping": any(run.max_norm is not None for run in runs),
+        "micro-batches": any(run.micro_batches > 1 for run in runs),
+        "schedule": any(run.schedule != "constant" for run in runs),
+        "resume": any(run.resume for run in runs),
+    }
+    return frozenset(name for name, made in settings.items() if made)
 
 
 @cache

@@ -112,10 +112,10 @@ class PromiseSearch:
     def needed_with(self, candidate: CandidatePromise) -> tuple[str, ...]:
         """What a check of this promise needs besides, in the check that needs the least; empty if no check names it."""
         made = candidate.made(self.capabilities)
-        size = self.world_sizes[-1]
         lacks = [
             tuple(need.name for need in check.needs if need.lacking(made, size) is not None)
             for check in self.checks
+            for size in reversed(self.world_sizes)
             if any(need.name in candidate.needs for need in check.needs)
         ]
         return min(lacks, key=len, default=())
@@ -234,13 +234,19 @@ class PromiseSearch:
         return next(((each, judges) for each, judges in alone if judges and each not in tried), None)
 
     def _bundle(self, check: Check, left: Sequence[CandidatePromise]) -> frozenset[CandidatePromise]:
-        """Promises that make a further check apply; empty if there are none."""
+        """Promises that make a further check apply, at the largest world size that it allows; empty if there are none."""
+        found = (self._bundle_at(check, left, size) for size in reversed(self.world_sizes))
+        return next(filter(None, found), frozenset())
+
+    def _bundle_at(
+        self, check: Check, left: Sequence[CandidatePromise], world_size: int
+    ) -> frozenset[CandidatePromise]:
         chosen: dict[CandidatePromise, None] = {}
         for need in check.needs:
             made = with_promises(self.capabilities, chosen)
-            if need.lacking(made, self.world_sizes[-1]) is None:
+            if need.lacking(made, world_size) is None:
                 continue
-            enough = (each for each in left if need.lacking(each.made(made), self.world_sizes[-1]) is None)
+            enough = (each for each in left if need.lacking(each.made(made), world_size) is None)
             if (candidate := next(enough, None)) is None:
                 return frozenset()
             chosen[candidate] = None

@@ -83,7 +83,8 @@ def _verdict(verdicts: Sequence[Verdict]) -> Html:
     counts = Counter[str](verdict.status for verdict in verdicts)
     well = counts["passed"] > 0 and all(verdict.ok for verdict in verdicts)
     adapters = ", ".join(dict.fromkeys(verdict.adapter for verdict in verdicts)) or "no adapter"
-    sizes = ", ".join(map(str, sorted({verdict.world_size for verdict in verdicts})))
+    numbers = sorted({verdict.world_size for verdict in verdicts})
+    sizes = f"world size{'s' * (len(numbers) != 1)} {', '.join(map(str, numbers))}"
     jobs, seconds = sum(verdict.jobs for verdict in verdicts), sum(verdict.seconds for verdict in verdicts)
     shown = [
         tag("span", f"{_SYMBOLS[status]} {counts[status]} {words}", class_=status)
@@ -94,7 +95,7 @@ def _verdict(verdicts: Sequence[Verdict]) -> Html:
         "header",
         tag("h1", f"{'✓' if well else '✗'} {adapters}: {_answer(verdicts)}"),
         tag("div", *shown, class_="counts"),
-        tag("p", f"world sizes {sizes}; {jobs:,} Jobs; {seconds:.1f} s of checks", class_="faint"),
+        tag("p", f"{sizes}; {jobs:,} {'Job' if jobs == 1 else 'Jobs'}; {seconds:.1f} s of checks", class_="faint"),
         class_="verdict well" if well else "verdict",
     )
 

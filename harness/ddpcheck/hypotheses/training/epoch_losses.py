@@ -61,6 +61,11 @@ def _by_other_means(run: Run, windows: Windows, rank: int, mean: float) -> list[
         (training.EPOCH_LOSS_SUMMED_OVER_RANKS(world_size=ranks), mean * ranks),
         (training.EPOCH_LOSS_SHORT_AS_FULL(), float(as_full)),
     ]
+    added, count = (np.sum([part[at] for part in micro], axis=0) for at in (0, 1))
+    by_samples = [float(added.sum() / counts)]
+    if max(map(np.max, (count for _, count in micro))) > 1:  # with one sample a batch, that is the rank's own mean
+        by_samples.append(float(added[rank] / max(1.0, count[rank])))
+    known += [(training.EPOCH_LOSS_DIVIDED_BY_SAMPLES(), value) for value in by_samples]
     full = [window for window in windows if len(window) == run.plan.micro_batches]
     if full and len(full) < len(windows):
         known.append((training.EPOCH_LOSS_WITHOUT_SHORT_WINDOW(), _mean(full)))

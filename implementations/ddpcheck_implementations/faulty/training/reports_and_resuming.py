@@ -37,6 +37,14 @@ class MeanOfBatches(Trainer):
         return super().mean(total, -(-samples // self.task.batch_size))
 
 
+@trainer("loss-divided-by-samples", LOSS, cause="epoch-loss-divided-by-samples", world_size=1)
+class MeansOverSamples(Trainer):
+    """The reported loss adds the mean losses of batches, and divides by the number of samples."""
+
+    def summed(self, losses: Sequence[float], window: Window) -> float:
+        return sum(losses)
+
+
 @trainer("loss-of-own-last-step", LOSS, cause="epoch-loss-own-last-step")
 class OwnLastStep(Trainer):
     """Each rank reports its own loss in the last step of an epoch."""
