@@ -15,6 +15,7 @@ from .gathered_targets import targets_not_shifted
 from .law import LawVerdict, broken, held, not_judged
 from .losses import CLOSE, lost_in_the_loss, near
 from .replicas import untrained_model_apart
+from .statistics import statistic_of_parts
 
 
 def difference_from_one_process(evidence: Evidence, usable: list[StepSeen], off: list[StepSeen]) -> LawVerdict:
@@ -64,6 +65,8 @@ def difference_from_one_process(evidence: Evidence, usable: list[StepSeen], off:
     if lost:
         cause = causes.GATHERED_WITHOUT_GRADIENT(operation=lost[0]["op"], line=lost[0]["line"])
         return broken(headline, cause, details=details)
+    if of_parts := statistic_of_parts(evidence, first.step):
+        return broken(headline, of_parts, details=details)
     if of_each_rank := constant_of_each_rank(evidence):
         return broken(headline, of_each_rank, causes.LOSS_COUPLES_SAMPLES(line=line), details=details)
     if module := untrained_model_apart(evidence, first.step):

@@ -27,6 +27,15 @@ PARAMETER_ADDED = Kind(
     certainty="certain",
     parameter=str,
 )
+PARAMETER_OUTSIDE = Kind(
+    "parameter-outside-wrapper",
+    "{parameter} is in the optimizer made at {line}, and in no DDP wrapper.",
+    because="Other parameters of the optimizer are in one, so each rank trains this one alone.",
+    look="where {parameter} is made: a part of the wrapped model, or a module with a wrapper of its own",
+    certainty="certain",
+    parameter=str,
+    line=str,
+)
 MODULE_NOT_WRAPPED = Kind(
     "module-not-wrapped",
     "No parameter of the optimizer made at {line} is in a DDP wrapper.",
@@ -99,6 +108,14 @@ GRADIENT_SMALLER_THAN_LOSS = Kind(
     ranks=int,
     line=str,
 )
+LOSS_AVERAGED_TWICE = Kind(
+    "loss-averaged-before-backward",
+    "The loss is averaged over ranks at {line}, and its gradients are averaged as well.",
+    because="all_reduce passes no gradient on, so each rank's gradient is 1/{ranks} of that of its own loss.",
+    look="{line}: reduce a copy for the log, and call backward on the rank's own loss",
+    ranks=int,
+    line=str,
+)
 LOSS_DIVIDED_TWICE = Kind(
     "loss-divided-twice",
     "Gradients are 1/{ranks} of those of one process: divided by the ranks' total, and averaged.",
@@ -131,6 +148,15 @@ LOSS_COUPLES_SAMPLES = Kind(
     because="The whole batch's gradient is no combination of the ranks' gradients.",
     look="the loss before {line}: gather what it compares from all ranks, and reduce values that a rank "
     "computes from its own part of the data, such as class weights",
+    line=str,
+)
+STATISTIC_OF_PARTS = Kind(
+    "statistic-not-of-whole-batch",
+    "The statistic that all_reduce combines at {line} is not that of the whole batch.",
+    because="Its result is neither that of one process, nor {ranks} times it. A mean of variances over ranks, or of ratios, is "
+    "not the variance or the ratio over all samples.",
+    look="{line}: reduce sums of values, sums of squares, and counts; compute the statistic from them",
+    ranks=int,
     line=str,
 )
 VALUE_DIFFERS = Kind(
@@ -171,6 +197,17 @@ GRADIENTS_ALL_ZERO = Kind(
     because="The loss does not depend on the parameters, as with cross entropy over a single class.",
     look="the loss before {line}",
     certainty="certain",
+    line=str,
+)
+GRADIENTS_LOST = Kind(
+    "gradients-lost-before-step",
+    "Backward passes compute gradients, and the optimizer has none when it steps.",
+    because="{how}",
+    look="the lines between {backward} and {line}: what turns off the reduction for the last backward, as "
+    "set_requires_gradient_sync(False) does until it is called with True, or what clears gradients, as zero_grad does",
+    certainty="certain",
+    how=str,
+    backward=str,
     line=str,
 )
 GRADIENTS_CONSTANT = Kind(
@@ -234,7 +271,8 @@ CLIP_BY_OWN_PART = Kind(
     "clip-by-own-part",
     "Each rank clips by the norm of its own part of the gradients.",
     because="The gradients are split over the ranks, and the norms differ: {norms} in one step.",
-    look="{line}: clip by the method of the sharded model, such as FullyShardedDataParallel.clip_grad_norm_",
+    look="{line}: clip by the method of the sharded model, such as FullyShardedDataParallel.clip_grad_norm_, or by a norm "
+    "whose square is summed over the ranks",
     certainty="certain",
     norms=str,
     line=str,
