@@ -61,14 +61,48 @@ def test_a_reduction_that_does_not_reach_the_gradients() -> None:
 
 
 @pytest.mark.parametrize(
+    ("op", "size", "optimizer", "after", "clips", "found"),
+    [
+        ("all_reduce", 12, "SGD", "q", False, "held"),
+        ("all_reduce", 12, "SGD", "q", True, "parameters-averaged-after-step"),
+        ("all_reduce", 12, "Adam", "q", False, "parameters-averaged-after-step"),
+        ("broadcast", 12, "SGD", "q", False, "parameters-of-one-rank"),
+        ("all_reduce", 2, "SGD", "q", False, "parameter-not-synchronised"),
+        ("all_reduce", 12, "SGD", "", False, "parameter-not-synchronised"),
+    ],
+)
+def test_parameters_that_are_made_equal_after_a_step(
+    op: str, size: int, optimizer: str, after: str, clips: bool, found: str
+) -> None:
+    ranks: list[list[Event]] = []
+    for rank in "ab":
+        module = {"kind": "module", "grad": True, "parameters": 12}
+        clip: list[Event] = [{"kind": "clip", "step": 0, "number": 1, "digests": [rank], "norm": 1.0, "line": "a.py:6"}]
+        first = [module, state(0, **{"0.0": "p"}), backward(), *clip * clips, step(grads=[rank], name=optimizer)]
+        made_equal = call(op, "train.py:7", step=1, shape=[size])
+        then = [made_equal, state(1, **{"0.0": after or rank}), step(1, name=optimizer, grads=[rank])]
+        ranks.append([*first, *then])
+    judged = gradients.gradients_are_synchronised(evidence(*ranks))
+    assert (judged.causes[0].id if judged.causes else judged.status) == found
+    assert ("averaged after each step" in judged.observation) == (found == "held")
+
+
+@pytest.mark.parametrize(
     ("seen", "found"),
     [
         (compared(), "held"),
         (compared(v=(1.0, 1.0), factor_one=2.0, off_one=OFF), "gradients-summed"),
         (compared(factor_one=2.0, off_one=OFF), "gradients-scaled"),
         (compared(factor_one=0.5, w=((1.0, 1.0),), off_one=OFF), "held"),
+        (compared(v=(0.25, 0.25), factor_one=0.5, off_one=OFF), "gradients-divided-twice"),
         (compared(factor_one=1.1, factor_one_off=50.0, w=((0.3, 0.7),), off_one=OFF), "loss-normalised-per-rank"),
         (compared(factor_one=1.1, factor_one_off=50.0, w=((1.0, 0.0),), off_one=OFF), "not judged"),
+        (compared(factor_one_off=50.0, v=(1.0, 0.0), off_one=OFF), "ranks-weighted-wrongly"),
+        (compared(factor_one_off=50.0, v=(1.0, 0.0), w_off=30.0, off_one=OFF), "loss-couples-samples"),
+        (
+            compared(factor_one_off=50.0, v_off=OFF, off_one=OFF, micro_batches=(2.0, 1.0)),
+            "micro-batches-weighted-apart",
+        ),
         (compared(factor_one=1.1, factor_one_off=50.0, w_off=30.0, off_one=OFF), "loss-couples-samples"),
         (compared(factor_one=1.1, factor_one_off=50.0, w_off=30.0, off_one=OFF, order_matters=True), "not judged"),
         (compared(factor_one_off=50.0, v_off=OFF, off_one=OFF), "reduction-is-no-combination"),
@@ -361,6 +395,23 @@ def test_gradients_that_only_some_ranks_looked_at_are_not_compared() -> None:
     ]
     apart = evidence(*([*start, *clip, own] for clip, own in zip(clips, (looked, not_looked), strict=True)))
     assert gradients.clipping_comes_last(apart).status == "held"
+
+
+def test_weights_of_the_micro_batches_of_a_window() -> None:
+    torch = pytest.importorskip("torch")
+    from ddpcheck.audit import comparison
+
+    g = torch.Generator().manual_seed(1)
+    ranks = [{"0.0": {"parts": [torch.randn(9, generator=g) for _ in range(3)]}} for _ in range(2)]
+    means = [sum(kept["0.0"]["parts"][n].double().numpy() for kept in ranks) / 2 for n in range(3)]
+
+    def found(*weights: float, noise: float = 0.0) -> tuple[float, ...]:
+        synced = {"0.0": sum(u * mean for u, mean in zip(weights, means, strict=True)) + noise * np.arange(9)}
+        return comparison._micro_batches(ranks, synced, {"0.0": 1e-5})
+
+    assert found(4.0, 2.0, 1.0) == pytest.approx((4.0, 2.0, 1.0))
+    assert found(1.0, 1.0, 1.0) == (), "they are alike"
+    assert found(4.0, 2.0, 1.0, noise=1.0) == (), "they do not explain it"
 
 
 def test_weights_by_least_squares() -> None:

@@ -14,22 +14,28 @@ from ddpcheck.audit.event_journal import JournalReader  # noqa: E402  # it needs
 from ddpcheck.audit.recorded_process import Run, RunSettings  # noqa: E402
 from ddpcheck.audit.recorder import script_objects, torch_random_draws  # noqa: E402
 
-ONES = torch.ones(8)
+ONES, WEIGHT = torch.ones(8), torch.ones(8, requires_grad=True)
 
 
 @pytest.mark.parametrize(
     ("use", "found"),
     [
-        (lambda buffer: ONES @ buffer, True),
-        (lambda buffer: torch.cat([ONES, buffer[:4]]), True),
-        (lambda buffer: buffer.add_(ONES.sum()), False),
+        (lambda buffer: WEIGHT @ buffer, True),
+        (lambda buffer: WEIGHT @ buffer.clone().detach(), True),
+        (lambda buffer: (ONES - buffer[:1]) * WEIGHT, True),
+        (lambda buffer: torch.cat([WEIGHT, buffer[:4]]), True),
+        (lambda buffer: 0.9 * buffer + 0.1 * (ONES @ WEIGHT).detach(), False),
+        (lambda buffer: buffer.add_((ONES @ WEIGHT).detach()), False),
         (lambda buffer: buffer[:4].copy_(ONES[:4]), False),
-        (lambda buffer: ONES * buffer.copy_(ONES), False),
-        (lambda buffer: buffer[:4].copy_(ONES[:4]) + buffer[4:], True),
+        (lambda buffer: WEIGHT * buffer.copy_(ONES), False),
+        (lambda buffer: buffer[:4].copy_(ONES[:4]) + WEIGHT[4:], True),
     ],
     ids=[
         "product",
+        "product with a copy",
+        "normalised input",
         "list of operands",
+        "new average",
         "update",
         "update of a part",
         "overwritten before",

@@ -14,6 +14,7 @@ from .constant_gradients import constant_gradients
 from .gradient_differences import backward_line, difference_from_one_process, gathers
 from .law import LawVerdict, broken, held, not_judged
 from .losses import CLOSE
+from .parameters_after_steps import made_equal_after
 from .replicas import buffers_equal_until, equal_until
 
 _UNSEEN = {"bfloat16": "2 %", "float16": "0.2 %"}
@@ -74,7 +75,7 @@ def gradients_are_synchronised(evidence: Evidence) -> LawVerdict:
         return not_judged("there is one rank")
     if evidence.sharded or evidence.dealt_out:
         return not_judged(evidence.sharded or evidence.dealt_out)
-    seen = 0
+    seen, averaged = 0, ""
     for together in evidence.aligned("step"):
         if not all(looked_at(event) for event in together):
             continue
@@ -88,13 +89,20 @@ def gradients_are_synchronised(evidence: Evidence) -> LawVerdict:
             f"the ranks step with different gradients for {len(numbers)} of {len(first['grads'])} parameters in step "
             f"{first['step']}, first {parameters[0]}"
         )
+        if averaged and first["step"] >= evidence.steps_seen - 1:
+            continue  # what follows the last step was not seen
+        if made_equal := made_equal_after(evidence, first["step"]):
+            if isinstance(made_equal, str):
+                averaged = averaged or made_equal
+                continue
+            return broken(headline, made_equal)
         outside = uncovered(evidence)
         if outside is not None and outside[0] == first["step"]:
             return broken(headline, outside[1])
         return broken(headline, _why_unsynchronised(evidence, together, parameters[0]))
     if not seen:
         return not_judged("no optimizer step was seen on all ranks")
-    return held(f"equal in all bits in {counted(seen, 'step')}")
+    return held("" if averaged else f"equal in all bits in {counted(seen, 'step')}", observation=averaged)
 
 
 def _why_unsynchronised(evidence: Evidence, together: tuple[Event, ...], parameter: str) -> Cause:

@@ -145,7 +145,7 @@ class _Watching(_Mode):  # type: ignore[misc]
         result = func(*args, **(kwargs or {}))
         draws, run = self._draws, self._draws.run
         drawing, product, loss, applying = _kind(func)
-        used_buffers.of(run).see(func, args)
+        used_buffers.of(run).see(func, args, result)
         if not drawing:
             if product and isinstance(result, torch.Tensor) and result.dtype in _LOW:
                 run.precision = _LOW[result.dtype]

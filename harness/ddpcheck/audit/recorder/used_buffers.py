@@ -1,10 +1,13 @@
-"""Records buffers whose values the forward pass of training uses, such as a queue of keys, and not only updates.
+"""Records buffers whose values a loss depends on in training, such as a queue of keys, and not only their own updates.
 
+A buffer is used where an operation takes it, or a value that was computed from it, together with a tensor that needs a gradient.
 A buffer that is overwritten as a whole before its use, as a mask that is drawn anew, keeps nothing from one step to the next.
 """
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -16,55 +19,87 @@ _OVERWRITES = frozenset({"copy_", "fill_", "zero_", "normal_", "uniform_", "bern
 
 
 class UsedBuffers:
-    """The buffers of this run's modules by the place of their storage, renewed in each step."""
+    """The buffers of the modules by the place of their storage, renewed in each step, and the values computed from them."""
 
     def __init__(self, run: Run) -> None:
         self.run = run
         self._step = -1
-        self._by_storage: dict[int, tuple[str, int]] = {}
+        self._buffers: dict[int, tuple[str, int]] = {}
+        self._computed: dict[int, tuple[str, list[weakref.ref[torch.Tensor]]]] = {}
         self._overwritten: set[str] = set()
         self._noted: set[str] = set()
 
-    def see(self, operation: Any, args: Any) -> None:
-        """Note the buffers among the operands."""
+    def see(self, operation: Any, args: Any, result: Any) -> None:
+        """Note the buffers on which the result depends, if it needs a gradient; else follow the result."""
         run = self.run
         if run.mirrors or not run.full or not run.trains or not torch.is_grad_enabled():
             return
         if self._step != run.step:
             self._begin_step()
-        if not self._by_storage:
+        if not self._buffers:
             return
+        found: set[str] = set()
+        needs_gradient = False
         for argument, each in zip(operation._schema.arguments, args, strict=False):
             alias = argument.alias_info
-            if alias is not None and not alias.is_write:
-                continue  # a view, which is not used yet
-            several = each if isinstance(each, (list, tuple)) else (each,)
-            for tensor in several:
-                found = self._of(tensor)
-                if found is None or found[0] in self._noted:
-                    continue
-                name, size = found
-                if alias is not None:
-                    if tensor.numel() == size and operation.overloadpacket.__name__ in _OVERWRITES:
-                        self._overwritten.add(name)
-                elif name not in self._overwritten:
-                    self._noted.add(name)
-                    run.note("used_buffer", buffer=name, step=run.step, line=run.line())
+            for tensor in _tensors(each):
+                needs_gradient = needs_gradient or tensor.requires_grad
+                name = self._name(tensor)
+                if alias is not None and alias.is_write:
+                    self._written(operation, tensor)
+                elif name and name not in self._noted and name not in self._overwritten:
+                    found.add(name)
+        for name in found:
+            if needs_gradient:
+                self._noted.add(name)
+                run.note("used_buffer", buffer=name, step=run.step, line=run.line())
+            else:
+                self._follow(name, result)
 
-    def _of(self, value: Any) -> tuple[str, int] | None:
-        if not isinstance(value, torch.Tensor) or value.layout != torch.strided:
-            return None
-        return self._by_storage.get(value.untyped_storage().data_ptr())
+    def _name(self, tensor: torch.Tensor) -> str:
+        """The buffer of which the tensor is a part, or from which it was computed; empty if there is none."""
+        place = _place(tensor)
+        name, followed = self._computed.get(place, ("", []))
+        if any(reference() is not None for reference in followed):
+            return name
+        return self._buffers.get(place, ("", 0))[0]
+
+    def _written(self, operation: Any, tensor: torch.Tensor) -> None:
+        name, size = self._buffers.get(_place(tensor), ("", 0))
+        if name and tensor.numel() == size and operation.overloadpacket.__name__ in _OVERWRITES:
+            self._overwritten.add(name)
+
+    def _follow(self, name: str, result: Any) -> None:
+        for tensor in _tensors(result):
+            place = _place(tensor)
+            if place in self._buffers:
+                continue  # a view of the buffer
+            known, followed = self._computed.get(place, ("", []))
+            alive = [reference for reference in followed if reference() is not None] if known == name else []
+            self._computed[place] = name, [*alive, weakref.ref(tensor)]
 
     def _begin_step(self) -> None:
         self._step = self.run.step
         self._overwritten.clear()
-        self._by_storage = {
-            each.untyped_storage().data_ptr(): (name.removeprefix("module."), each.numel())
+        self._computed.clear()
+        self._buffers = {
+            _place(each): (name.removeprefix("module."), each.numel())
             for root in script_objects.of(self.run).modules
             for name, each in root.named_buffers()
             if each.is_floating_point() and each.layout == torch.strided and each.numel()
         }
+
+
+def _tensors(value: Any) -> Iterator[torch.Tensor]:
+    """The strided tensors of an argument or a result, which may be a list of them."""
+    for each in value if isinstance(value, (list, tuple)) else (value,):
+        if isinstance(each, torch.Tensor) and each.layout == torch.strided:
+            yield each
+
+
+def _place(tensor: torch.Tensor) -> int:
+    """The address of the tensor's storage."""
+    return tensor.untyped_storage().data_ptr()
 
 
 _of_runs: dict[int, UsedBuffers] = {}

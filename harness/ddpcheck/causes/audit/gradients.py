@@ -11,6 +11,21 @@ PARAMETER_NOT_SYNCHRONISED = Kind(
     how=str,
     line=str,
 )
+PARAMETERS_OF_ONE_RANK = Kind(
+    "parameters-of-one-rank",
+    "After each step all ranks take one rank's parameters, at {line}.",
+    because="Each rank steps with its own gradients, and those of the other ranks are lost.",
+    look="{line}: average gradients over ranks before the step instead",
+    line=str,
+)
+PARAMETERS_AVERAGED = Kind(
+    "parameters-averaged-after-step",
+    "Each rank steps with its own gradients, and parameters are averaged after, at {line}.",
+    because="This is not the step of the mean gradient: {optimizer} or clipping is not linear in the gradient.",
+    look="{line}: average gradients over ranks before the step instead",
+    optimizer=str,
+    line=str,
+)
 PARAMETER_UNFROZEN = Kind(
     "parameter-unfrozen-after-wrapping",
     "{parameter} was frozen when the model was wrapped, and is trained since.",
@@ -82,6 +97,14 @@ GRADIENTS_SCALED = Kind(
     look="what the loss is multiplied by before {line}",
     factor=float,
     weights=str,
+    line=str,
+)
+GRADIENTS_DIVIDED_TWICE = Kind(
+    "gradients-divided-twice",
+    "Gradients are divided by the world size twice, so that each is 1/{ranks} of that of one process.",
+    because="The sum over ranks has the weight 1/{ranks} squared. A wrapper averages by itself, as ReduceOp.AVG does.",
+    look="what divides gradients between {line} and the step",
+    ranks=int,
     line=str,
 )
 REDUCED_WITHOUT_GRADIENT = Kind(
@@ -182,6 +205,22 @@ GATHERED_WITHOUT_GRADIENT = Kind(
     because="Other ranks' features are constants in each rank's loss.",
     look="torch.distributed.nn.functional.all_gather, whose backward gives the gradient back",
     operation=str,
+    line=str,
+)
+RANKS_WEIGHTED = Kind(
+    "ranks-weighted-wrongly",
+    "The reduction weighs the ranks' gradients by {got}, and one process by {wanted}.",
+    look="{line}: an all-reduce gives every rank the same weight; a broadcast takes one rank's gradients alone",
+    got=str,
+    wanted=str,
+    line=str,
+)
+MICRO_BATCHES_WEIGHTED = Kind(
+    "micro-batches-weighted-apart",
+    "The micro-batches of a window have different weights in the reduced gradient: {weights} times the mean over ranks.",
+    because="A sum over ranks after each backward also multiplies what was accumulated before.",
+    look="{line}: reduce once, after the last backward of the window",
+    weights=str,
     line=str,
 )
 REDUCTION_IS_NO_COMBINATION = Kind(
