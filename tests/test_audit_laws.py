@@ -54,6 +54,29 @@ def test_a_script_that_finds_no_gpu_is_not_judged_unless_it_ran_without(no_gpu: 
     assert (status, "--no-gpu" in first) == ((1, False) if no_gpu else (2, True))
 
 
+@pytest.mark.parametrize(
+    ("why", "error", "found"),
+    [
+        ("finished", "", "broken"),
+        ("raised", "AttributeError: no such name", "not judged"),
+        ("raised", "RuntimeError: Connection closed by peer", "broken"),
+    ],
+)
+def test_a_rank_that_raises_has_not_decided_to_stop(why: str, error: str, found: str) -> None:
+    def epoch(passed: int) -> list[Event]:
+        begin = {"kind": "epoch", "key": "a", "loader": 0, "passed": passed, "distributed": None}
+        return [
+            begin,
+            {"kind": "batch", "key": "a", "loader": 0, "passed": passed, "grad": True},
+            backward(),
+            step(passed),
+        ]
+
+    stopped = [*epoch(0), {"kind": "end", "why": why, "error": error, "line": "train.py:9", "at": 1.0}]
+    seen = evidence(stopped, [*epoch(0), *epoch(1)])
+    assert world.ranks_stop_together(seen).status == found
+
+
 def test_sharded_parameters_are_not_compared() -> None:
     sharded = {"kind": "sharded", "optimizer": 0, "line": "train.py:4"}
     ranks = [[sharded, state(0, **{"0.0": part}), step(grads=[part])] for part in "ab"]

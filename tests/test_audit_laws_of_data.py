@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from audit_evidence import Event, backward, cause, evidence, step
 
 from ddpcheck.audit.laws import (
     accumulation,
     data,
+    samples,
 )
 from ddpcheck.audit.laws.law import LawVerdict
 
@@ -73,6 +76,31 @@ def test_samples_that_are_drawn_with_replacement() -> None:
     assert judged(*twice) == ["held", "held"]
 
 
+def test_samples_that_a_sampler_leaves_out() -> None:
+    def judged(*epochs: list[int]) -> LawVerdict:
+        """The samples of each epoch, of 64; the ranks get every second one."""
+        ranks = []
+        for rank in range(2):
+            events: list[Event] = []
+            for number, chosen in enumerate(epochs):
+                own = chosen[rank::2]
+                read = reads([f"row {n}" for n in own], own, iterable=False)
+                events += [{**event, "passed": number} for event in read]
+            ranks.append(events)
+        return data.every_sample_is_used(evidence(*ranks))
+
+    first, other = list(range(0, 40)), list(range(24, 64))
+    assert cause(judged(first)) == cause(judged(first, first)) == "samples-never-used"
+    scattered = [n for n in range(64) if n % 8 < 5]
+    for balanced in (judged(scattered), judged(first, other)):
+        assert (balanced.status, "chooses 40 of 64" in balanced.observation) == ("held", True), "it may balance classes"
+    assert cause(judged(scattered, scattered)) == "samples-never-used", "the same ones each time"
+    assert cause(judged(first[:32], other[8:])) == "samples-never-used", (
+        "half of all: divided by the number of ranks twice"
+    )
+    assert judged(list(range(64))).observation == ""
+
+
 def test_a_loader_that_reads_ahead_ends_before_its_last_window_is_stepped() -> None:
     window = [backward(0, root="DivBackward0"), backward(0, root="DivBackward0"), step(0)]
     end: Event = {
@@ -82,3 +110,31 @@ def test_a_loader_that_reads_ahead_ends_before_its_last_window_is_stepped() -> N
     last = [backward(1, root="DivBackward0"), step(1)]
     assert accumulation.windows_are_stepped(evidence([*window, end, *last])).status == "held"
     assert accumulation.windows_are_stepped(evidence([*window, end])).status == "broken"
+
+
+def test_samples_that_are_not_the_same_on_all_ranks() -> None:
+    def judged(digest: Callable[[int, int, int], str], *, distributed: bool = True, epochs: int = 2) -> LawVerdict:
+        """digest: of a sample, by rank, epoch and index. Of 64 samples, each rank gets another half in each epoch."""
+        sampler = {"num_replicas": 2} if distributed else None
+        ranks: list[list[Event]] = []
+        for rank in range(2):
+            events: list[Event] = []
+            for epoch in range(epochs):
+                indices = [n for n in range(64) if (n * (epoch + 1) // 8 + rank) % 2]
+                begin = {"kind": "epoch", "key": "a", "passed": epoch, "distributed": sampler}
+                events += [begin, *reads([digest(rank, epoch, n) for n in indices], indices, iterable=False)]
+            ranks.append(events)
+        return samples.samples_are_the_same_on_all_ranks(evidence(*ranks))
+
+    assert judged(lambda rank, epoch, n: f"{n}").status == "held"
+    assert cause(judged(lambda rank, epoch, n: f"{n} {rank}")) == "sample-differs-between-ranks"
+    assert cause(judged(lambda rank, epoch, n: f"{n} {rank * (n % 2)}")) == "sample-differs-between-ranks"
+    random = judged(lambda rank, epoch, n: f"{n} {rank} {epoch}")
+    assert random.status == "not judged", "a rank gets other values in each epoch: samples are augmented"
+    assert judged(lambda rank, epoch, n: f"{n} {rank * (n == 9)}").status == "held", (
+        "one sample may be changed by chance"
+    )
+    assert judged(lambda rank, epoch, n: f"{n} {rank}", epochs=1).status == "not judged"
+    assert judged(lambda rank, epoch, n: f"{n} {rank}", distributed=False).status == "not judged", (
+        "an index is of a rank's own"
+    )

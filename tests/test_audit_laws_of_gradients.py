@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from audit_evidence import OFF, WRAPPED, Event, backward, cause, compared, evidence, state, step
+from audit_evidence import OFF, WRAPPED, Event, backward, call, cause, compared, evidence, state, step
 
 from ddpcheck.audit import gradient_weights
 from ddpcheck.audit.evidence import Evidence, RunSeen, StepSeen
@@ -32,14 +32,77 @@ def test_unsynchronised_gradients(covered: str, found: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("covered", "found"),
+    [
+        (["none", "none"], "module-not-wrapped"),
+        (["synchronised", "none"], "parameter-outside-wrapper"),
+        (["synchronised", "added"], "parameter-added-after-wrapping"),
+    ],
+)
+def test_trained_parameters_that_no_wrapper_synchronises(covered: list[str], found: str) -> None:
+    group = {"kind": "group", "optimizer": 0, "line": "train.py:4"}
+    ranks = [[WRAPPED, group, backward(), step(grads=["g", value], covered=covered)] for value in "ab"]
+    assert cause(gradients.gradients_are_synchronised(evidence(*ranks))) == found
+
+
+def test_a_reduction_that_does_not_reach_the_gradients() -> None:
+    def told(shape: list[int], *grads: str) -> str:
+        module = {"kind": "module", "grad": True, "parameters": 12}
+        reduced = call("all_reduce", "train.py:7", number=1, shape=shape)
+        ranks = [[module, backward(), reduced, step(grads=["a", each])] for each in grads]
+        ranks[0][-1]["grads"][0] = "b" if len(set(grads)) > 1 and grads[0] != "one" else "a"
+        judged = gradients.gradients_are_synchronised(evidence(*ranks))
+        assert cause(judged) == "parameter-not-synchronised"
+        return judged.causes[0].because
+
+    assert "do not reach" in told([12], "c", "d")
+    assert "leave it out" in told([8], "c", "d")
+    assert "leave it out" in told([12], "one", "d"), "the other parameter is synchronised"
+
+
+@pytest.mark.parametrize(
+    ("op", "size", "optimizer", "after", "clips", "found"),
+    [
+        ("all_reduce", 12, "SGD", "q", False, "held"),
+        ("all_reduce", 12, "SGD", "q", True, "parameters-averaged-after-step"),
+        ("all_reduce", 12, "Adam", "q", False, "parameters-averaged-after-step"),
+        ("broadcast", 12, "SGD", "q", False, "parameters-of-one-rank"),
+        ("all_reduce", 2, "SGD", "q", False, "parameter-not-synchronised"),
+        ("all_reduce", 12, "SGD", "", False, "parameter-not-synchronised"),
+    ],
+)
+def test_parameters_that_are_made_equal_after_a_step(
+    op: str, size: int, optimizer: str, after: str, clips: bool, found: str
+) -> None:
+    ranks: list[list[Event]] = []
+    for rank in "ab":
+        module = {"kind": "module", "grad": True, "parameters": 12}
+        clip: list[Event] = [{"kind": "clip", "step": 0, "number": 1, "digests": [rank], "norm": 1.0, "line": "a.py:6"}]
+        first = [module, state(0, **{"0.0": "p"}), backward(), *clip * clips, step(grads=[rank], name=optimizer)]
+        made_equal = call(op, "train.py:7", step=1, shape=[size])
+        then = [made_equal, state(1, **{"0.0": after or rank}), step(1, name=optimizer, grads=[rank])]
+        ranks.append([*first, *then])
+    judged = gradients.gradients_are_synchronised(evidence(*ranks))
+    assert (judged.causes[0].id if judged.causes else judged.status) == found
+    assert ("averaged after each step" in judged.observation) == (found == "held")
+
+
+@pytest.mark.parametrize(
     ("seen", "found"),
     [
         (compared(), "held"),
         (compared(v=(1.0, 1.0), factor_one=2.0, off_one=OFF), "gradients-summed"),
         (compared(factor_one=2.0, off_one=OFF), "gradients-scaled"),
         (compared(factor_one=0.5, w=((1.0, 1.0),), off_one=OFF), "held"),
+        (compared(v=(0.25, 0.25), factor_one=0.5, off_one=OFF), "gradients-divided-twice"),
         (compared(factor_one=1.1, factor_one_off=50.0, w=((0.3, 0.7),), off_one=OFF), "loss-normalised-per-rank"),
         (compared(factor_one=1.1, factor_one_off=50.0, w=((1.0, 0.0),), off_one=OFF), "not judged"),
+        (compared(factor_one_off=50.0, v=(1.0, 0.0), off_one=OFF), "ranks-weighted-wrongly"),
+        (compared(factor_one_off=50.0, v=(1.0, 0.0), w_off=30.0, off_one=OFF), "loss-couples-samples"),
+        (
+            compared(factor_one_off=50.0, v_off=OFF, off_one=OFF, micro_batches=(2.0, 1.0)),
+            "micro-batches-weighted-apart",
+        ),
         (compared(factor_one=1.1, factor_one_off=50.0, w_off=30.0, off_one=OFF), "loss-couples-samples"),
         (compared(factor_one=1.1, factor_one_off=50.0, w_off=30.0, off_one=OFF, order_matters=True), "not judged"),
         (compared(factor_one_off=50.0, v_off=OFF, off_one=OFF), "reduction-is-no-combination"),
@@ -75,6 +138,34 @@ def test_a_gradient_lost_in_the_loss_is_no_sum_over_samples() -> None:
     assert cause(judge(lossy(1.0, scale=2.0))) == "loss-factor-ignored"
     assert cause(judge(lossy(1.0, reduces=True))) == "reduced-without-gradient"
     assert judge(lossy(float("nan"), float("nan"))).status == "held"
+
+
+def test_a_loss_that_is_averaged_before_backward() -> None:
+    """all_reduce changes the loss in place: every rank's loss is the mean, and the gradient is 1/N."""
+
+    def judged(*losses: float, reduced: float = 2.0) -> LawVerdict:
+        ranks = []
+        for loss, value in zip(losses, (1.0, 2 * reduced - 1.0), strict=True):
+            one = call("all_reduce", "train.py:7", values=[value], shape=[])
+            ranks.append([state(0, **{"0.0": "p"}), one, backward(loss=loss), step()])
+        half = compared(factor_one=0.5, w=((1.0, 1.0),), off_one=OFF)
+        alone = RunSeen(((backward(loss=2.0), step()),))
+        seen = replace(evidence(*ranks, compared=(half,)), mirrors={"one": alone})
+        return gradients.gradients_equal_those_of_one_process(seen)
+
+    assert cause(judged(2.0, 2.0)) == "loss-averaged-before-backward"
+    assert cause(judged(1.0, 3.0)) == "gradient-smaller-than-loss", "a copy is averaged, for a log"
+    assert cause(judged(2.0, 2.0, reduced=5.0)) == "gradient-smaller-than-loss"
+
+
+def test_gradients_that_the_optimizer_does_not_get() -> None:
+    def judged(**changes: Any) -> LawVerdict:
+        ranks = [[backward(), step(zero=True, **changes)] for _ in range(2)]
+        return gradients.gradients_depend_on_the_data(evidence(*ranks))
+
+    assert cause(judged(grads=["", ""], parts=[4, 4])) == "gradients-lost-before-step"
+    assert cause(judged(grads=["", ""], parts=[0, 0])) == "gradients-all-zero", "no backward computed any"
+    assert cause(judged(grads=["z", "z"], parts=[4, 4])) == "gradients-all-zero"
 
 
 @pytest.mark.parametrize(
@@ -149,6 +240,25 @@ def test_a_value_that_each_rank_has_of_its_own() -> None:
     assert cause(judged("a", "a")) == cause(judged("a", "b", line="train.py:9")) == "loss-couples-samples"
 
 
+def test_a_statistic_that_is_not_the_one_of_the_whole_batch() -> None:
+    def judged(got: list[float], *, autograd: bool = True, line: str = "train.py:7", size: str = "values") -> str:
+        def reduced(numbers: list[float], line: str) -> list[Event]:
+            one = {**call("all_reduce", line), "autograd": autograd}
+            return [one, {"kind": "left", "op": "all_reduce", "values": None, size: numbers}]
+
+        mean = reduced([1.0, 3.0], "train.py:6")
+        ranks = [[state(0, **{"0.0": "p"}), *mean, *reduced(got, line), backward(), step()] for _ in range(2)]
+        alone = RunSeen(((*reduced([0.5, 1.5], "train.py:6"), *reduced([2.0, 4.0], line), backward(), step()),))
+        off = compared(factor_one=1.1, factor_one_off=50.0, w_off=30.0, off_one=OFF)
+        seen = replace(evidence(*ranks, compared=(off,)), mirrors={"one": alone})
+        return cause(gradients.gradients_equal_those_of_one_process(seen))
+
+    assert judged([3.0, 6.5]) == judged([3.0, 6.5], size="sample") == "statistic-not-of-whole-batch"
+    assert judged([4.0, 8.0]) == judged([2.0, 4.0]) == "loss-couples-samples", "a sum of means, and a sum of sums"
+    assert judged([3.0, 6.5], autograd=False) == "loss-couples-samples", "a value for the log"
+    assert judged([3.0, 6.5], line="train.py:8") == "loss-couples-samples", "it is reduced in the backward pass"
+
+
 def test_parts_of_split_gradients_with_factors_of_their_own() -> None:
     wanted = {"a": np.array([1.0, 2.0, 0.0, 4.0]), "b": np.array([3.0, -3.0])}
     apart = {"a": wanted["a"] * [0.5, 0.5, 1.0, 1.0], "b": wanted["b"] * [0.5, 1.0]}
@@ -205,6 +315,22 @@ def test_equal_gradients_that_are_clipped_by_different_norms() -> None:
     assert clipped(2.0, 2.0000001).status == "held"
     assert clipped(float("inf"), float("inf")).status == "held", "a loss scale may overflow"
     assert cause(clipped(2.0, 1.4)) == "clip-by-own-part"
+
+
+def test_ranks_that_clip_the_parameters_of_their_own_optimizers() -> None:
+    def clipped(*digests: list[str]) -> str:
+        ranks = []
+        for own, name in zip(digests, "ab", strict=True):
+            names = {"kind": "names", "names": {"0.0": name}}
+            clip = {"kind": "clip", "step": 0, "number": 1, "digests": own, "norm": 2.0, "line": "train.py:8"}
+            group = {"kind": "group", "optimizer": 0, "line": "train.py:4"}
+            ranks.append([names, group, clip, step(grads=own[:1])])
+        judged = gradients.clipping_comes_last(evidence(*ranks))
+        return cause(judged) if judged.causes else judged.status
+
+    assert clipped(["x"], ["y"]) == "clip-by-own-part"
+    assert clipped(["x", "y"], ["x", "y"]) == "held"
+    assert clipped(["x", "y"], ["v", "w"]) != "clip-by-own-part", "each rank clips all parameters"
 
 
 def trained(**changes: Any) -> Evidence:
@@ -269,6 +395,23 @@ def test_gradients_that_only_some_ranks_looked_at_are_not_compared() -> None:
     ]
     apart = evidence(*([*start, *clip, own] for clip, own in zip(clips, (looked, not_looked), strict=True)))
     assert gradients.clipping_comes_last(apart).status == "held"
+
+
+def test_weights_of_the_micro_batches_of_a_window() -> None:
+    torch = pytest.importorskip("torch")
+    from ddpcheck.audit import comparison
+
+    g = torch.Generator().manual_seed(1)
+    ranks = [{"0.0": {"parts": [torch.randn(9, generator=g) for _ in range(3)]}} for _ in range(2)]
+    means = [sum(kept["0.0"]["parts"][n].double().numpy() for kept in ranks) / 2 for n in range(3)]
+
+    def found(*weights: float, noise: float = 0.0) -> tuple[float, ...]:
+        synced = {"0.0": sum(u * mean for u, mean in zip(weights, means, strict=True)) + noise * np.arange(9)}
+        return comparison._micro_batches(ranks, synced, {"0.0": 1e-5})
+
+    assert found(4.0, 2.0, 1.0) == pytest.approx((4.0, 2.0, 1.0))
+    assert found(1.0, 1.0, 1.0) == (), "they are alike"
+    assert found(4.0, 2.0, 1.0, noise=1.0) == (), "they do not explain it"
 
 
 def test_weights_by_least_squares() -> None:

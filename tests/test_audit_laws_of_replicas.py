@@ -10,6 +10,7 @@ from ddpcheck.audit.laws import (
     gradients,
     replicas,
 )
+from ddpcheck.audit.laws.law import LawVerdict
 
 
 def test_replicas() -> None:
@@ -44,6 +45,20 @@ def test_updates_of_buffers_may_be_lost(buffer: str, lost: bool) -> None:
     assert (by_the_wrapper.status, buffer in by_the_wrapper.observation) == ("held", lost)
     for right in (evidence([sends("a")], [sends("a")]), evidence([sends("a", step=0)], [sends("b", step=0)])):
         assert replicas.buffers_are_equal(right).status == "not judged"
+
+
+def test_a_buffer_that_the_forward_pass_uses_and_a_wrapper_overwrites() -> None:
+    def judged(used: str, *digests: str) -> LawVerdict:
+        use = {"kind": "used_buffer", "buffer": used, "step": 0, "line": "train.py:5"}
+        forward = {"kind": "forward", "line": "train.py:7"}
+        ranks = [[WRAPPED, forward, use, state(1, **{"b0.count": each, "b0.queue": each})] for each in digests]
+        return replicas.buffers_are_equal(evidence(*ranks))
+
+    found = judged("queue", "a", "b")
+    assert cause(found) == "buffer-of-one-rank"
+    assert found.causes[0].get("buffer") == "queue"
+    assert judged("queue", "a", "a").status == "held"
+    assert "count" in judged("other", "a", "b").observation
 
 
 def module(name: str = "Teacher") -> Event:

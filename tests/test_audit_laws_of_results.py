@@ -76,6 +76,52 @@ def test_a_resumed_run_is_told_by_the_inputs_that_differ(samples: str, draws: st
     assert found.causes[0].get("what") == f"gradients differ: other {other} in step 1"
 
 
+@pytest.mark.parametrize(
+    ("again", "first", "others"),
+    [
+        (("r", "r"), "random-state-of-one-rank", ["state-not-restored"]),
+        (("x", "x"), "state-not-restored", []),
+        (("r", "x"), "state-not-restored", []),
+    ],
+)
+@pytest.mark.parametrize("rate", [0.1, 0.2])
+def test_all_ranks_resume_with_the_random_state_of_one(
+    again: tuple[str, str], first: str, others: list[str], rate: float
+) -> None:
+    def ends(events: list[Event]) -> tuple[Event, ...]:
+        return (*events, {"kind": "end", "why": "finished", "step": 1})
+
+    def run(number: int, gradient: str, draws: str, rate: float = 0.1) -> list[Event]:
+        draw = {"kind": "later_draw", "step": number, "digest": draws}
+        return [draw, step(number, grads=[gradient], after=[], groups=[{"lr": rate}])]
+
+    whole = evidence(*([*run(0, "a", "p"), *run(1, "b", own)] for own in "rs"))
+    stopped = RunSeen(tuple(ends(run(0, "a", "p")) for _ in "rs"), ("",) * 2)
+    resumed = RunSeen(tuple(ends(run(0, "c", own, rate)) for own in again), ("",) * 2)
+    found = resuming.resumed_runs_go_on(replace(whole, mirrors={"interrupted": stopped, "resumed": resumed}))
+    expected = [first, *others] if rate == 0.1 else ["state-not-restored"]
+    assert [each.id for each in found.causes] == expected
+
+
+def test_random_draws_of_another_rank_are_told() -> None:
+    def run(*draws: str, before: int = 0) -> RunSeen:
+        ranks = []
+        for own in draws:
+            draw = {"kind": "draw", "step": before, "digest": own}
+            ranks.append(
+                (draw, step(before, grads=[draws[1]], after=[]), {"kind": "end", "why": "finished", "step": 1})
+            )
+        return RunSeen(tuple(ranks), ("",) * 2)
+
+    whole = replace(
+        evidence([], []),
+        real=run("r", "s"),
+        mirrors={"interrupted": RunSeen((({"kind": "end", "why": "finished"},),) * 2)},
+    )
+    found = resuming.resumed_runs_go_on(replace(whole, mirrors={**whole.mirrors, "resumed": run("r", "t")}))
+    assert found.causes[0].get("what") == "gradients differ: other random draws on rank 1 in step 0"
+
+
 def test_checkpoints() -> None:
     def save(path: str, prefix: bool = False) -> Event:
         return {"kind": "save", "path": path, "prefix": prefix, "step": 3, "line": "train.py:20"}

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from audit_evidence import Event, backward, cause, evidence, step
+from audit_evidence import Event, backward, call, cause, evidence, step
 
-from ddpcheck.audit.evidence import Evidence
+from ddpcheck.audit.evidence import Evidence, RunSeen
 from ddpcheck.audit.laws import (
     accumulation,
     randomness,
@@ -26,6 +27,38 @@ def test_hyperparameters() -> None:
     found = steps.hyperparameters_are_equal(evidence([a], [b]))
     assert cause(found) == "hyperparameters-differ"
     assert found.causes[0].get("name") == "weight_decay"
+
+
+def test_why_learning_rates_differ() -> None:
+    def judged(*calls: Event, places: tuple[int, int] = (2, 2)) -> str:
+        schedule = {"kind": "schedule", "schedule": 0, "line": "train.py:5"}
+        ranks = zip((0.1, 0.2), places, strict=True)
+        return cause(
+            steps.hyperparameters_are_equal(
+                evidence(*([schedule, *calls, step(groups=[{"lr": rate}], schedules=[place])] for rate, place in ranks))
+            )
+        )
+
+    assert judged() == "learning-rate-differs"
+    assert judged(places=(2, 3)) == "schedule-steps-differ"
+    metric = {"kind": "metric", "step": 0, "value": 0.7, "line": "train.py:8"}
+
+    def reduced(result: float | None, op: str = "reduce") -> list[Event]:
+        left = {"kind": "left", "op": op, "values": None if result is None else [result]}
+        return [call(op, "train.py:7"), left, metric]
+
+    assert judged(*reduced(1.4)) == judged(*reduced(0.7)) == "metric-reduced-to-one-rank"
+    assert judged(*reduced(0.9)) == judged(*reduced(None)) == "learning-rate-differs", "another value is reduced"
+    assert judged(*reduced(1.4, "all_reduce")) == "learning-rate-differs"
+
+
+def test_metrics_of_a_schedule_that_have_not_changed_rates_yet() -> None:
+    def judged(*values: float) -> LawVerdict:
+        ranks = ([{"kind": "metric", "step": 4, "value": value, "line": "train.py:8"}, step()] for value in values)
+        return steps.hyperparameters_are_equal(evidence(*ranks))
+
+    assert cause(judged(0.61, 0.58)) == "schedule-metric-differs"
+    assert judged(0.61, 0.6100001).status == "held"
 
 
 def test_a_scaler_that_looks_at_local_gradients() -> None:
@@ -89,6 +122,28 @@ def test_a_schedule_that_counts_ranks() -> None:
     assert judged_rates(*fast[:6], 2.0, 1.0, 0.5, 0.4, 0.3, 0.2, each=2).status == "held", "it falls until the end"
     assert judged_rates(8.0, *[2.0] * 11, each=2).status == "held", "it ends elsewhere"
     assert judged_rates(*fast, each=2, why="enough").status == "held", "the run was not watched to its end"
+
+
+def test_a_learning_rate_that_follows_the_samples_of_one_rank() -> None:
+    def judged(own: Callable[[int], float], whole: Callable[[int], float]) -> LawVerdict:
+        real, one = ([step(n, groups=[{"lr": rate(n)}]) for n in range(12)] for rate in (own, whole))
+        alone = RunSeen((tuple(one[:6]),))
+        return schedules.schedules_fit_the_run(replace(evidence(real, real), mirrors={"one": alone}))
+
+    for before in (0, 1):
+        found = judged(lambda n, own=before: 1.0 - 0.02 * (n + own), lambda n, own=before: 1.0 - 0.04 * (n + own))
+        assert cause(found) == "schedule-counts-own-samples"
+    assert cause(judged(lambda n: 10.1 * n + n % 2, lambda n: 20.0 * n + 0.5)) == "schedule-counts-own-samples", (
+        "tokens"
+    )
+    assert judged(lambda n: 1.0 - 0.02 * n, lambda n: 1.0 - 0.02 * n).status == "not judged"
+    assert judged(lambda n: 0.1, lambda n: 0.1).status == "not judged"
+    assert judged(lambda n: 0.1 * n, lambda n: 0.2 * n).status == "not judged", (
+        "the rate may be divided by the world size"
+    )
+    assert judged(lambda n: 1.0 - 0.04 * n, lambda n: 1.0 - 0.02 * n).status == "not judged", (
+        "it counts N steps for each"
+    )
 
 
 def test_windows() -> None:

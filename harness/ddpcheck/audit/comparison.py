@@ -49,6 +49,7 @@ def _compared(evidence: Evidence, folder: Path, step: int) -> StepSeen:
     v = [gradient_weights.fit(each, local) for each in synced]
     by_parameter = {}
     off = _in(v[0].off, tolerance)
+    unexplained = any(value > 1 for value in off.values())
     split = bool(evidence.real.of(0, "gathered"))
     for name in [name for name, value in off.items() if value > 1]:
         by_parameter[name] = gradient_weights.fit({name: synced[0][name]}, local).weights
@@ -58,6 +59,7 @@ def _compared(evidence: Evidence, folder: Path, step: int) -> StepSeen:
         "part_factors": gradient_weights.factors_of_parts(synced[0], _mean(local), evidence.ranks)
         if split and off
         else (),
+        "micro_batches": _micro_batches(ranks, synced[0], tolerance) if unexplained else (),
         "v_of_rank": tuple(each.weights for each in v),
         "v_off_of_rank": tuple(gradient_weights.worst(each.off, tolerance)[1] for each in v),
         "by_parameter": by_parameter,
@@ -147,6 +149,19 @@ def _mean(terms: Sequence[Gradients]) -> Gradients:
 
 def _part(kept: dict[str, Any], number: int) -> Gradients:
     return {name: _array(each["parts"][number]) for name, each in kept.items() if len(each["parts"]) > number}
+
+
+def _micro_batches(
+    ranks: Sequence[dict[str, Any]], synced: Gradients, tolerance: dict[str, float]
+) -> tuple[float, ...]:
+    """The weights of the window's backwards in G, if they differ and explain G; else none."""
+    counts = {len(each["parts"]) for kept in ranks for each in kept.values()}
+    if len(counts) != 1 or counts == {1}:
+        return ()
+    made = gradient_weights.fit(synced, [_mean([_part(kept, n) for kept in ranks]) for n in range(*counts)])
+    first, *others = made.weights
+    alike = all(abs(each - first) <= gradient_weights.ALIKE * abs(first) for each in others)
+    return () if alike or gradient_weights.worst(made.off, tolerance)[1] > 1 else made.weights
 
 
 def _weights(

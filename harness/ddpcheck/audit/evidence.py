@@ -67,7 +67,8 @@ class StepSeen:
     window, M of one process; w_off: the largest distance. rate: the script's number that grows with the world size and
     scales every update, if it alone explains the difference. off_one, off_all: G against M = 1 and M = N, by parameter.
     factor_one, factor_all: G = factor * M, with the largest distance. part_factors: of split gradients, the factors by which
-    parts of G differ from the mean of the ranks' gradients.
+    parts of G differ from the mean of the ranks' gradients. micro_batches: the weights u of the window's backwards in
+    G = sum u_k mean_r g_rk, if they differ and explain G.
     """
 
     step: int
@@ -90,6 +91,7 @@ class StepSeen:
     factor_all: float = 0.0
     factor_all_off: float = 0.0
     part_factors: tuple[float, ...] = ()
+    micro_batches: tuple[float, ...] = ()
     rate: str = ""
 
 

@@ -12,6 +12,7 @@ from . import (
     replicas,
     results,
     resuming,
+    samples,
     schedules,
     steps,
     world,
@@ -49,6 +50,12 @@ LAWS: tuple[Law, ...] = (
         "data",
         "Each epoch has an order of its own.",
         data.epochs_have_orders_of_their_own,
+    ),
+    Law(
+        "samples_are_the_same_on_all_ranks",
+        "data",
+        "A sample is the same on all ranks.",
+        samples.samples_are_the_same_on_all_ranks,
     ),
     Law(
         "ranks_start_from_the_same_parameters",

@@ -91,7 +91,8 @@ def ranks_read_different_shards(evidence: Evidence) -> LawVerdict:
                     f"{count} samples come to several ranks in pass {passed}",
                     causes.SHARDS_OVERLAP(
                         count=count, size=size, line=line,
-                        how=f"The data set is iterable. It must split its samples over {evidence.ranks} ranks{workers} itself.",
+                        how=f"The data set is iterable. It must split its samples over {evidence.ranks} ranks{workers} itself, "
+                        "in an order that all ranks share.",
                     ),
                 )  # fmt: skip
             continue
@@ -182,7 +183,7 @@ def _overlap(evidence: Evidence, key: str, passed: int, ranks: list[list[Event]]
     loader = loader_of(evidence, key)
     if any(event["indices"] is None for events in ranks for event in events):
         return None
-    used = [_base_indices(evidence, key, rank, events) for rank, events in enumerate(ranks)]
+    used = [set(base_indices(evidence, key, rank, events)) for rank, events in enumerate(ranks)]
     common = set.union(*(used[a] & used[b] for a in range(len(used)) for b in range(a)))
     states = _samplers(evidence, key)
     if loader.get("subset") is None and not any(states) and not _same_samples(evidence, key, ranks):
@@ -192,7 +193,7 @@ def _overlap(evidence: Evidence, key: str, passed: int, ranks: list[list[Event]]
     if _drawn_with_replacement(evidence, ranks):
         return None
     seeds = [state["seed"] for state in states if state]
-    how = "The ranks' samplers choose samples that are not disjoint."
+    how = "The ranks' samplers choose samples that are not disjoint. A shuffle before the split needs one seed for all ranks."
     if len(set(seeds)) > 1:
         how = f"The samplers have different seeds: {', '.join(map(str, seeds))}. All ranks need the same one."
     subsets = [loader_of(evidence, key, rank).get("subset") for rank in range(evidence.ranks)]
@@ -211,16 +212,16 @@ def _drawn_with_replacement(evidence: Evidence, ranks: list[list[Event]]) -> boo
     return any(len(own) - len(set(own)) > evidence.ranks for own in every)
 
 
-def _base_indices(evidence: Evidence, key: str, rank: int, events: list[Event]) -> set[int]:
-    """Indices into the data set below any Subset."""
+def base_indices(evidence: Evidence, key: str, rank: int, events: list[Event]) -> list[int]:
+    """Indices into the data set below any Subset, in the order of the samples."""
     places = loader_of(evidence, key, rank).get("subset")
-    indices = {index for event in events for index in event["indices"] or ()}
-    return {places[index] for index in indices} if places is not None else indices
+    indices = [index for event in events for index in event["indices"] or ()]
+    return [places[index] for index in indices] if places is not None else indices
 
 
 def every_sample_is_used(evidence: Evidence) -> LawVerdict:
     passes = training_passes(evidence)
-    judged = 0
+    judged, chosen = 0, ""
     for (key, passed), ranks in passes.items():
         loaders = [loader_of(evidence, key, rank) for rank in range(evidence.ranks)]
         size = loaders[0].get("base_size")
@@ -239,22 +240,44 @@ def every_sample_is_used(evidence: Evidence) -> LawVerdict:
                         causes.SAMPLES_NEVER_USED(count=missing, size=size, line=line),
                     )
             continue
-        ends = [
-            [e for e in evidence.real.of(rank, "epoch_end") if e["key"] == key and e["passed"] == passed]
-            for rank in range(evidence.ranks)
-        ]
-        if not all(end and not end[0]["cut"] for end in ends) or any(e["indices"] is None for r in ranks for e in r):
+        used = _used(evidence, key, passed, ranks)
+        if used is None:
             continue
-        used = set().union(*(_base_indices(evidence, key, rank, events) for rank, events in enumerate(ranks)))
         judged += 1
         tail = evidence.ranks * max(loaders[0]["batch_size"] or 1, 1)
         partly = _drawn_with_replacement(evidence, ranks) or _overlap(evidence, key, passed, ranks)
-        if size - len(used) >= tail and not partly:
-            return broken(
-                f"{size - len(used)} of {size} samples were given to no rank in pass {passed}",
-                causes.SAMPLES_NEVER_USED(count=size - len(used), size=size, line=line),
-            )
-    return held(f"{judged} whole passes looked at") if judged else not_judged("no pass ended")
+        if size - len(used) < tail or partly:
+            continue
+        others = [_used(evidence, *other, passes[other]) for other in passes if other[0] == key and other[1] != passed]
+        dealt_out_twice = abs(len(used) * evidence.ranks - size) < tail
+        if _chosen_anew(set(range(size)) - used, [each for each in others if each]) and not dealt_out_twice:
+            chosen = chosen or f"the sampler chooses {len(used)} of {size} samples for pass {passed}"
+            continue
+        return broken(
+            f"{size - len(used)} of {size} samples were given to no rank in pass {passed}",
+            causes.SAMPLES_NEVER_USED(count=size - len(used), size=size, line=line),
+        )
+    return held(f"{judged} whole passes looked at", observation=chosen) if judged else not_judged("no pass ended")
+
+
+def _used(evidence: Evidence, key: str, passed: int, ranks: list[list[Event]]) -> set[int] | None:
+    """The samples of a pass; None if its end was not seen, or its indices are not known."""
+    ends = [
+        [e for e in evidence.real.of(rank, "epoch_end") if e["key"] == key and e["passed"] == passed]
+        for rank in range(evidence.ranks)
+    ]
+    if not all(end and not end[0]["cut"] for end in ends) or any(e["indices"] is None for r in ranks for e in r):
+        return None
+    return set().union(*(base_indices(evidence, key, rank, events) for rank, events in enumerate(ranks)))
+
+
+def _chosen_anew(left_out: set[int], others: list[set[int]]) -> bool:
+    """Whether a sampler that leaves out these samples in one pass chooses others in the next, as one that balances classes does.
+    If one pass was seen, samples that are left out of a choice are not all side by side.
+    """
+    if others:
+        return any(left_out & used for used in others)
+    return max(left_out) - min(left_out) + 1 > len(left_out)
 
 
 def _all_subsets(evidence: Evidence, base: str, size: int) -> set[int]:

@@ -15,6 +15,7 @@ from .gathered_targets import targets_not_shifted
 from .law import LawVerdict, broken, held, not_judged
 from .losses import CLOSE, lost_in_the_loss, near
 from .replicas import untrained_model_apart
+from .statistics import statistic_of_parts
 
 
 def difference_from_one_process(evidence: Evidence, usable: list[StepSeen], off: list[StepSeen]) -> LawVerdict:
@@ -60,10 +61,17 @@ def difference_from_one_process(evidence: Evidence, usable: list[StepSeen], off:
                 "mark them with ddpcheck.audit.batch()"
             )
         return broken(headline, _normalised_per_rank(evidence, first, _shown(first.v), line), details=details)
+    if first.w and first.w_off <= 1 and not all(near(v, first.v[0]) for v in first.v) and not _one_rank_only(first.w):
+        cause = causes.RANKS_WEIGHTED(
+            got=_shown(first.v), wanted=_shown(first.w[0]), line=_reduction_line(evidence, first, line)
+        )
+        return broken(headline, cause, details=details)
     lost = [event for event in gathers(evidence) if event["loses_gradient"]]
     if lost:
         cause = causes.GATHERED_WITHOUT_GRADIENT(operation=lost[0]["op"], line=lost[0]["line"])
         return broken(headline, cause, details=details)
+    if of_parts := statistic_of_parts(evidence, first.step):
+        return broken(headline, of_parts, details=details)
     if of_each_rank := constant_of_each_rank(evidence):
         return broken(headline, of_each_rank, causes.LOSS_COUPLES_SAMPLES(line=line), details=details)
     if module := untrained_model_apart(evidence, first.step):
@@ -96,6 +104,9 @@ def _scaled(
         if _sees_updates(evidence):
             details += (f"a learning rate that is multiplied by {ranks}, the world size, looks the same here",)
         return broken(headline, causes.GRADIENTS_SUMMED(factor=factor, ranks=ranks), details=details)
+    if ranks > 1 and near(factor, 1 / ranks) and all(near(v, 1 / ranks**2) for v in first.v):
+        cause = causes.GRADIENTS_DIVIDED_TWICE(ranks=ranks, line=_reduction_line(evidence, first, line))
+        return broken(headline, cause, details=details)
     return broken(headline, causes.GRADIENTS_SCALED(factor=factor, weights=_shown(first.v), line=line), details=details)
 
 
@@ -139,9 +150,17 @@ def _no_combination(evidence: Evidence, step: StepSeen, wrong: str) -> Cause:
     if partly and reduced and not evidence.real.of(0, "wrapped"):
         name = evidence.name(f"{step.optimizer}.{partly[0]}")
         return causes.COLLECTIVES_PAIR_DIFFERENT(parameter=name, line=line)
+    if step.micro_batches:
+        return causes.MICRO_BATCHES_WEIGHTED(weights=_shown(step.micro_batches), line=line)
     if step.part_factors:
         return causes.PARTS_SCALED_APART(factors=_shown(step.part_factors), line=together[0]["line"])
     return causes.REDUCTION_IS_NO_COMBINATION(parameter=evidence.name(wrong), line=line)
+
+
+def _reduction_line(evidence: Evidence, step: StepSeen, otherwise: str) -> str:
+    """The line of the first collective after a backward of this step, if there is one."""
+    found = [e["line"] for e in evidence.real.of(0, "collective") if e["step"] == step.step and e["number"] > 0]
+    return found[0] if found else otherwise
 
 
 def backward_line(evidence: Evidence, step: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from ...causes import Cause
@@ -13,6 +14,7 @@ from .constant_gradients import constant_gradients
 from .gradient_differences import backward_line, difference_from_one_process, gathers
 from .law import LawVerdict, broken, held, not_judged
 from .losses import CLOSE
+from .parameters_after_steps import made_equal_after
 from .replicas import buffers_equal_until, equal_until
 
 _UNSEEN = {"bfloat16": "2 %", "float16": "0.2 %"}
@@ -28,11 +30,12 @@ def _differing(together: Sequence[Event]) -> list[int]:
     if not all(looked_at(event) for event in together):
         return []
     first = together[0]["grads"]
-    return [
-        number
-        for number, value in enumerate(first)
-        if any(len(e["grads"]) <= number or e["grads"][number] != value for e in together[1:])
-    ]
+    return [number for number in range(len(first)) if _differs(together, number)]
+
+
+def _differs(together: Sequence[Event], number: int) -> bool:
+    first, *others = (event["grads"] for event in together)
+    return any(len(grads) <= number or grads[number] != first[number] for grads in others)
 
 
 def uncovered(evidence: Evidence) -> tuple[int, Cause] | None:
@@ -59,10 +62,12 @@ def _why_uncovered(evidence: Evidence, step: Event, number: int, status: str) ->
         return causes.PARAMETER_NOT_SYNCHRONISED(
             parameter=parameter, how="The wrapper was told to ignore it.", line=step["line"]
         )
+    if status == "added":
+        return causes.PARAMETER_ADDED(parameter=parameter)
+    group = next(e for e in evidence.real.of(0, "group") if e["optimizer"] == step["optimizer"])
     if all(each == "none" for each in step["covered"]):
-        group = next(e for e in evidence.real.of(0, "group") if e["optimizer"] == step["optimizer"])
         return causes.MODULE_NOT_WRAPPED(line=group["line"])
-    return causes.PARAMETER_ADDED(parameter=parameter)
+    return causes.PARAMETER_OUTSIDE(parameter=parameter, line=group["line"])
 
 
 def gradients_are_synchronised(evidence: Evidence) -> LawVerdict:
@@ -70,7 +75,7 @@ def gradients_are_synchronised(evidence: Evidence) -> LawVerdict:
         return not_judged("there is one rank")
     if evidence.gradients_apart:
         return not_judged(evidence.gradients_apart)
-    seen = 0
+    seen, averaged = 0, ""
     for together in evidence.aligned("step"):
         if not all(looked_at(event) for event in together):
             continue
@@ -84,13 +89,20 @@ def gradients_are_synchronised(evidence: Evidence) -> LawVerdict:
             f"the ranks step with different gradients for {len(numbers)} of {len(first['grads'])} parameters in step "
             f"{first['step']}, first {parameters[0]}"
         )
+        if averaged and first["step"] >= evidence.steps_seen - 1:
+            continue  # what follows the last step was not seen
+        if made_equal := made_equal_after(evidence, first["step"]):
+            if isinstance(made_equal, str):
+                averaged = averaged or made_equal
+                continue
+            return broken(headline, made_equal)
         outside = uncovered(evidence)
         if outside is not None and outside[0] == first["step"]:
             return broken(headline, outside[1])
         return broken(headline, _why_unsynchronised(evidence, together, parameters[0]))
     if not seen:
         return not_judged("no optimizer step was seen on all ranks")
-    return held(f"equal in all bits in {counted(seen, 'step')}")
+    return held("" if averaged else f"equal in all bits in {counted(seen, 'step')}", observation=averaged)
 
 
 def _why_unsynchronised(evidence: Evidence, together: tuple[Event, ...], parameter: str) -> Cause:
@@ -107,7 +119,11 @@ def _why_unsynchronised(evidence: Evidence, together: tuple[Event, ...], paramet
             return causes.COLLECTIVES_PAIR_DIFFERENT(parameter=name, line=reduced[0]["line"])
         how = "No wrapper holds it, and no collective follows the backward pass."
         if reduced:
-            how = f"Collectives follow the backward pass, first at {reduced[0]['line']}, but leave it out, or a part of it."
+            at = reduced[0]["line"]
+            how = f"Collectives follow the backward pass, first at {at}, but leave it out, or a part of it."
+            everything = all(_differs(together, number) for number in range(len(step["grads"])))
+            if everything and _reduce_all(evidence, reduced):
+                how = f"As many numbers as there are parameters are reduced at {at}; they do not reach the gradients."
         return causes.PARAMETER_NOT_SYNCHRONISED(parameter=parameter, how=how, line=line)
     if not forwards:
         return causes.FORWARD_BYPASSES_WRAPPER(line=at)
@@ -115,6 +131,12 @@ def _why_unsynchronised(evidence: Evidence, together: tuple[Event, ...], paramet
         return causes.LAST_MICRO_BATCH_NOT_SYNCHRONISED(line=at)
     how = "It is in the wrapper, so it was changed after the reduction, or reached without the wrapper's forward."
     return causes.PARAMETER_NOT_SYNCHRONISED(parameter=parameter, how=how, line=line)
+
+
+def _reduce_all(evidence: Evidence, collectives: Sequence[Event]) -> bool:
+    """Whether these collectives reduce as many numbers as the trained modules have parameters."""
+    count = sum(module["parameters"] for module in evidence.real.of(0, "module") if module["grad"])
+    return bool(0 < count <= sum(math.prod(event.get("shape", (0,))) for event in collectives))
 
 
 def gradients_equal_those_of_one_process(evidence: Evidence) -> LawVerdict:
@@ -187,10 +209,32 @@ def gradients_depend_on_the_data(evidence: Evidence) -> LawVerdict:
     for optimizer in {event["optimizer"] for event in steps}:
         own = [event for event in steps if event["optimizer"] == optimizer]
         if all(event["zero"] for event in own):
-            cause = causes.GRADIENTS_ALL_ZERO(line=backward_line(evidence, own[0]["step"]))
+            where = backward_line(evidence, own[0]["step"])
+            if _lost_before_the_step(own):
+                how = "Parts of split parameters get theirs in a reduction." if _is_split(evidence) else ""
+                cause = causes.GRADIENTS_LOST(line=own[0]["line"], backward=where, how=how)
+                return broken(f"the optimizer has no gradient in {counted(len(own), 'step')}", cause)
+            cause = causes.GRADIENTS_ALL_ZERO(line=where)
             return broken(f"every gradient is zero in {counted(len(own), 'step')}", cause)
     found = constant_gradients(evidence)
     return held() if found is None else broken(*found)
+
+
+def _clip_own(evidence: Evidence, together: Sequence[Event]) -> bool:
+    """Whether each rank clips the parameters of its own optimizer, and they are fewer than those of all ranks."""
+    own = [len(names) for names in evidence.names_of_rank]
+    every = {name for names in evidence.names_of_rank for name in names.values()}
+    return all(0 < len(event["digests"]) <= count < len(every) for event, count in zip(together, own, strict=True))
+
+
+def _lost_before_the_step(steps: Sequence[Event]) -> bool:
+    """Whether backward passes computed gradients, and no parameter has one when its optimizer steps."""
+    recorded = [event for event in steps if any(event["parts"])]
+    return bool(recorded) and not any(any(event["grads"]) for event in steps)
+
+
+def _is_split(evidence: Evidence) -> bool:
+    return bool(evidence.real.of(0, "gathered", "sharded"))
 
 
 def clipping_comes_last(evidence: Evidence) -> LawVerdict:
@@ -214,6 +258,9 @@ def clipping_comes_last(evidence: Evidence) -> LawVerdict:
             shown = ", ".join(f"{norm:.4g}" for norm in norms)
             line = together[0]["line"]
             if any(each != seen[0] for each in seen):
+                if evidence.dealt_out and not set(seen[0]).intersection(*seen[1:]) and _clip_own(evidence, together):
+                    cause = causes.CLIP_BY_OWN_PART(norms=shown, line=line)
+                    return broken(f"the ranks clip different parameters in step {step}, each by its own norm", cause)
                 if _unsynchronised(evidence, step):
                     continue
                 cause = causes.CLIP_BEFORE_REDUCTION(norms=shown or "of the gradients", line=line)

@@ -32,7 +32,24 @@ def lost_in_the_loss(evidence: Evidence, steps: Sequence[int], line: str) -> Cau
     for event in evidence.real.of(0, "collective"):
         if event["step"] in steps and event["op"] == "all_reduce" and event["loses_gradient"]:
             return causes.REDUCED_WITHOUT_GRADIENT(ranks=ranks, line=event["line"])
+    if reduced := _reduced_loss(evidence, steps[0]):
+        return causes.LOSS_AVERAGED_TWICE(ranks=ranks, line=reduced["line"])
     return causes.GRADIENT_SMALLER_THAN_LOSS(ranks=ranks, line=line)
+
+
+def _reduced_loss(evidence: Evidence, step: int) -> Event | None:
+    """The all-reduce in this step that makes every rank's loss the mean over the ranks."""
+    losses = [_loss(evidence.real, rank, step) for rank in range(evidence.ranks)]
+    for together in evidence.aligned("collective"):
+        if any(event["step"] != step or event["op"] != "all_reduce" for event in together):
+            continue
+        values = [event.get("values") or [] for event in together]
+        if any(len(each) != 1 for each in values):
+            continue
+        mean = sum(each[0] for each in values) / evidence.ranks
+        if all(loss is not None and near(loss, mean) for loss in losses):
+            return together[0]
+    return None
 
 
 def _backwards(run: RunSeen, rank: int, step: int) -> list[Event]:

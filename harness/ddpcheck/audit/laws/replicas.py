@@ -128,13 +128,20 @@ def _not_sent(evidence: Evidence, key: str, step: int) -> tuple[Cause, ...]:
 def buffers_are_equal(evidence: Evidence) -> LawVerdict:
     """Buffers that the script sends from one rank must not differ before, or the other ranks' updates are lost. The running
     statistics of batch norm may differ, as training does not use them, and so may buffers of step 0, which are initial values.
-    A wrapper sends all buffers, unasked, whether training uses them or not: then the loss is a note.
+    A wrapper sends all buffers, unasked, whether training uses them or not: if the forward pass does not, the loss is a note.
     """
     if lost := _lost_by_the_script(evidence):
         return lost
     if any(event["broadcast_buffers"] for event in evidence.real.of(0, "wrapped")):
-        lost_name = _lost_by_a_wrapper(evidence)
-        note = f"only rank 0's updates of {lost_name} count: it differs between ranks before" if lost_name else ""
+        lost_names = _lost_by_a_wrapper(evidence)
+        used = {event["buffer"] for event in evidence.real.of(0, "used_buffer")}
+        if name := next((each for each in lost_names if each in used), ""):
+            line = next((event["line"] for event in evidence.real.of(0, "forward")), "")
+            return broken(
+                f"{name} differs between ranks before the wrapper sends that of rank 0, and the forward pass uses it",
+                causes.BUFFER_OF_ONE_RANK(buffer=name, rank=0, line=line),
+            )
+        note = f"only rank 0's updates of {lost_names[0]} count: it differs between ranks before" if lost_names else ""
         return held("the wrapper sends rank 0's buffers before each forward", observation=note)
     seen = False
     for together in states(evidence):
@@ -164,11 +171,11 @@ def _lost_by_the_script(evidence: Evidence) -> LawVerdict | None:
     return None
 
 
-def _lost_by_a_wrapper(evidence: Evidence) -> str:
-    """The first buffer that differs between ranks before a wrapper sends rank 0's; empty if there is none."""
+def _lost_by_a_wrapper(evidence: Evidence) -> list[str]:
+    """The buffers that differ between ranks before a wrapper sends rank 0's."""
     trained = (together for together in states(evidence) if together[0]["step"] > 0)
     names = (name for together in trained for name in different(together, "b") if not name.endswith(_STATISTICS))
-    return next(names, "").partition(".")[2]
+    return list(dict.fromkeys(name.partition(".")[2] for name in names))
 
 
 def evaluated_models_are_equal(evidence: Evidence) -> LawVerdict:

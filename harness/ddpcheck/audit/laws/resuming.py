@@ -39,9 +39,10 @@ def resumed_runs_go_on(evidence: Evidence) -> LawVerdict:
             step = before + number
             what = _difference(a, b, partial(_other, evidence.real, step, resumed, number, rank))
             if what:
-                return broken(
-                    f"rank {rank}, step {step}: {what}", causes.STATE_NOT_RESTORED(what=f"{what} in step {step}")
-                )
+                own = _one_random_state(evidence.real, step, resumed, number) if a["groups"] == b["groups"] else None
+                alike = () if own is None else (causes.RANDOM_STATE_OF_ONE_RANK(rank=own, step=step),)
+                cause = causes.STATE_NOT_RESTORED(what=f"{what} in step {step}")
+                return broken(f"rank {rank}, step {step}: {what}", *alike, cause)
         if len(whole) != len(again) and not evidence.real.of(rank, "cut"):
             what = f"{counted(len(again), 'step')} instead of {len(whole)}"
             return broken(f"rank {rank} takes {what}", causes.STATE_NOT_RESTORED(what=what))
@@ -77,11 +78,31 @@ def _difference(whole: dict[str, object], again: dict[str, object], other: Calla
 
 
 def _other(real: RunSeen, step: int, resumed: RunSeen, number: int, rank: int) -> str:
-    """The inputs that differ between step `step` of the whole run and step `number` of the resumed one."""
+    """The inputs that differ between step `step` of the whole run and step `number` of the resumed one: the rank's own, or
+    another rank's, since gradients are those of all ranks.
+    """
+    ranks = range(len(real.events))
+    for each in sorted(ranks, key=lambda other: other != rank):
+        found = [
+            noun
+            for noun, kinds in _INPUTS.items()
+            if _digests(real, kinds, each, step) != _digests(resumed, kinds, each, number)
+        ]
+        if found:
+            return " and ".join(found) + (f" on rank {each}" if each != rank else "")
+    return "parameters, or other random draws that were not recorded"
 
-    def digests(run: RunSeen, kinds: tuple[str, ...], of: int) -> list[str]:
-        events = [event for kind in kinds for event in run.of(rank, kind)]
-        return [event["digest"] for event in events if event["step"] == of and event.get("grad", True)]
 
-    found = [noun for noun, kinds in _INPUTS.items() if digests(real, kinds, step) != digests(resumed, kinds, number)]
-    return " and ".join(found) or "parameters, or other random draws that were not recorded"
+def _digests(run: RunSeen, kinds: tuple[str, ...], rank: int, step: int) -> list[str]:
+    events = [event for kind in kinds for event in run.of(rank, kind)]
+    return [event["digest"] for event in events if event["step"] == step and event.get("grad", True)]
+
+
+def _one_random_state(real: RunSeen, step: int, resumed: RunSeen, number: int) -> int | None:
+    """The rank whose random draws all ranks repeat in the resumed run, while they differ in the whole run; else None."""
+    kinds, ranks = _INPUTS["random draws"], range(len(real.events))
+    whole = [_digests(real, kinds, rank, step) for rank in ranks]
+    again = [_digests(resumed, kinds, rank, number) for rank in ranks]
+    if any(each != again[0] for each in again) or all(each == whole[0] for each in whole):
+        return None
+    return next((rank for rank in ranks if whole[rank] == again[0]), None)

@@ -15,9 +15,16 @@ _APART = 2
 _PART = 0.1
 """The part of a run that training at a rate of 0 takes, to be told."""
 _BREAKS = "break"
+_COMPARED = 3
+"""Steps of one process that must follow the ranks' rates."""
+_SAME_RATE = 1e-3
+_FOLLOWS = 0.1
+"""Rates may be off by this part of the difference between the runs: numbers of tokens differ between ranks."""
 
 
 def schedules_fit_the_run(evidence: Evidence) -> LawVerdict:
+    if verdict := _counts_own_samples(evidence):
+        return verdict
     made = evidence.real.of(0, "schedule")
     steps = evidence.real.of(0, "step")
     if not made or not steps:
@@ -47,6 +54,33 @@ def _ended_early(evidence: Evidence, schedule: Event, own: list[Event]) -> LawVe
         )
         return broken(told, cause)
     return held(observation=told) if zero else None
+
+
+def _counts_own_samples(evidence: Evidence) -> LawVerdict | None:
+    """One process, whose batches are N times as large, has the learning rates of every N-th step: the rate follows a count of
+    the rank's own samples. A constant factor between the rates is a rate that is scaled, and no schedule.
+    """
+    ranks, one = evidence.ranks, evidence.mirrors.get("one")
+    if one is None or ranks == 1 or any(event.get("in_turn") for event in one.of(0, "begin")):
+        return None
+    first = [event["optimizer"] for event in evidence.real.of(0, "step")[:1]]
+    own, whole = (
+        [_rate(event) for event in run.of(0, "step") if [event["optimizer"]] == first] for run in (evidence.real, one)
+    )
+    count = min(len(whole), len(own) // ranks)
+    apart = sum(abs(own[n] - whole[n]) for n in range(count))
+    if count < _COMPARED or apart <= _SAME_RATE * sum(whole[:count]):
+        return None
+    factors = [own[n] / whole[n] for n in range(count) if whole[n]]
+    if max(factors, default=0.0) - min(factors, default=0.0) <= _SAME_RATE:
+        return None
+    for offset in (0, ranks - 1):  # samples are counted after a step, or before it
+        if sum(abs(own[n * ranks + offset] - whole[n]) for n in range(count)) <= _FOLLOWS * apart:
+            step = next(n for n in range(count) if abs(own[n] - whole[n]) > _SAME_RATE * whole[n])
+            cause = causes.SCHEDULE_COUNTS_OWN_SAMPLES(ranks=ranks, step=step)
+            told = f"the learning rate is {own[step]:.6g} in step {step}, and {whole[step]:.6g} on one process"
+            return broken(told, cause)
+    return None
 
 
 def _steps_under(schedule: Event, steps: list[Event]) -> list[Event]:

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
+
+from ...causes import Cause
 from ...causes.audit import steps as causes
+from ..event_journal import Event
 from ..evidence import Evidence
 from .law import LawVerdict, broken, held, not_judged
+from .losses import near
 from .resuming import restored_on_some_ranks
 
 
@@ -21,9 +27,39 @@ def hyperparameters_are_equal(evidence: Evidence) -> LawVerdict:
                     headline = f"{name} is {shown} in step {step}"
                     cause = causes.HYPERPARAMETERS_DIFFER(name=name, step=step, values=shown)
                     if name == "lr":
-                        cause = causes.LEARNING_RATE_DIFFERS(step=step, values=shown)
+                        cause = _why_rates_differ(evidence, together, shown)
                     return broken(headline, *restored_on_some_ranks(evidence, step), cause)
+    for metrics in evidence.aligned("metric"):
+        values = [event["value"] for event in metrics]
+        if any(not near(value, values[0]) for value in values):
+            step, shown = metrics[0]["step"], ", ".join(f"{value:.6g}" for value in values)
+            cause = causes.SCHEDULE_METRIC_DIFFERS(step=step, values=shown, line=metrics[0]["line"])
+            return broken(f"the ranks give the schedule {shown} in step {step}; the rates are equal so far", cause)
     return held(f"equal in {seen} steps") if seen else not_judged("no step of a torch optimizer was seen on all ranks")
+
+
+def _why_rates_differ(evidence: Evidence, together: Sequence[Event], shown: str) -> Cause:
+    """Schedules that took different numbers of steps, a metric that a reduction gives to one rank, or another metric."""
+    step = together[0]["step"]
+    for number, places in enumerate(zip(*(event.get("schedules", ()) for event in together), strict=False)):
+        if len(set(places)) > 1:
+            line = next(e["line"] for e in evidence.real.of(0, "schedule") if e["schedule"] == number)
+            return causes.SCHEDULE_STEPS_DIFFER(step=step, values=shown, line=line, counts=tuple(places))
+    lines = [_metric_of_a_reduce(evidence, rank, step) for rank in range(evidence.ranks)]
+    if line := next(filter(None, lines), ""):
+        return causes.METRIC_REDUCED_TO_ONE_RANK(step=step, values=shown, line=line)
+    return causes.LEARNING_RATE_DIFFERS(step=step, values=shown)
+
+
+def _metric_of_a_reduce(evidence: Evidence, rank: int, step: int) -> str:
+    """The line of the last reduce, if the schedule's last metric is its result on this rank, or a mean of it; else empty."""
+    events = [e for e in evidence.real.of(rank, "collective", "left", "metric") if e.get("step", 0) <= step]
+    metric = next((event["value"] for event in reversed(events) if event["kind"] == "metric"), None)
+    for call, left in reversed(list(pairwise(events))):
+        if call["kind"] == "collective" and call["op"] == left.get("op") == "reduce":
+            results = [value / part for value in left["values"] or () for part in (1, evidence.ranks)]
+            return call["line"] if metric is not None and any(near(metric, result) for result in results) else ""
+    return ""
 
 
 def ranks_skip_the_same_steps(evidence: Evidence) -> LawVerdict:

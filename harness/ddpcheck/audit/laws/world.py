@@ -170,10 +170,18 @@ def ranks_stop_together(evidence: Evidence) -> LawVerdict:
     if found is None:
         return held()
     ranks, steps = found
+    if raised := [rank for rank in ranks if _raised(evidence, rank)]:
+        return not_judged(f"{ranks_named(raised)} raised an error")
     return broken(
         f"{ranks_named(ranks)} stopped after {counted(steps, 'step')}, the others went on",
         causes.STOP_DECIDED_PER_RANK(ranks=ranks, steps=steps),
     )
+
+
+def _raised(evidence: Evidence, rank: int) -> bool:
+    """Whether the rank ended by an error of its own, and not because another rank was gone."""
+    end = evidence.real.end(rank)
+    return end["why"] == "raised" and not _from_a_peer(end["error"])
 
 
 def ranks_end_without_error(evidence: Evidence) -> LawVerdict:

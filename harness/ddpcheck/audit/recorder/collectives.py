@@ -64,6 +64,7 @@ def install(run: Run) -> None:
                     callers=run.callers(),
                     **described,
                     **_averaged(name, described),
+                    **({"autograd": True} if name == "all_reduce" and run.full and _in_autograd_function() else {}),
                     **(_buffer(run, args, kwargs) if name == "broadcast" else {}),
                 )
                 inside[0] += 1
@@ -71,7 +72,12 @@ def install(run: Run) -> None:
                     result = original(*args, **kwargs)
                 finally:
                     inside[0] -= 1
-                run.note("left", op=name, values=_small(args, kwargs) if result is None else None)
+                run.note(
+                    "left",
+                    op=name,
+                    values=_small(args, kwargs) if result is None else None,
+                    **_sampled(run, name, args, result),
+                )
                 return result
 
             return call
@@ -147,12 +153,16 @@ def _loses_gradient(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     several = next((each for each in args[1:] if isinstance(each, torch.Tensor)), tensor)
     if several is None or several.grad_fn is None or (gathers and several.numel() <= _SMALL):
         return False
+    return not _in_autograd_function()
+
+
+def _in_autograd_function() -> bool:
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if frame.f_code.co_filename.endswith(_AUTOGRAD):
-            return False
+            return True
         frame = frame.f_back
-    return True
+    return False
 
 
 def _buffer(run: Run, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -174,6 +184,21 @@ def _small(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[float] | None:
     if tensor is None or not 0 < tensor.numel() <= _SMALL or tensor.is_complex():
         return None
     return [float(each) for each in tensor.detach().reshape(-1).tolist()]
+
+
+def _sampled(run: Run, name: str, args: tuple[Any, ...], result: Any) -> dict[str, list[float]]:
+    """The first numbers of a larger result, which is compared with that of one process in training."""
+    tensor = args[0] if args else None
+    if (
+        name != "all_reduce"
+        or result is not None
+        or not (run.full and run.trains)
+        or not isinstance(tensor, torch.Tensor)
+    ):
+        return {}
+    if tensor.numel() <= _SMALL or tensor.is_complex():
+        return {}
+    return {"sample": [float(each) for each in tensor.detach().reshape(-1)[:_SMALL].tolist()]}
 
 
 def _averaged(name: str, described: dict[str, Any]) -> dict[str, bool]:

@@ -1,10 +1,12 @@
-"""Records learning-rate schedules: the steps that each is made for, and how often it was stepped before each optimizer step."""
+"""Records learning-rate schedules: the steps that each is made for, how often it was stepped before each optimizer step, and
+the metrics that it was given.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-from torch.optim.lr_scheduler import CosineAnnealingLR, LRScheduler, OneCycleLR, PolynomialLR
+from torch.optim.lr_scheduler import CosineAnnealingLR, LRScheduler, OneCycleLR, PolynomialLR, ReduceLROnPlateau
 
 from ..recorded_process import Run
 from . import script_objects
@@ -59,4 +61,12 @@ def install(run: Run) -> None:
 
         return make
 
+    def make_step(original: Any) -> Any:
+        def step(self: Any, metrics: Any, *args: Any, **kwargs: Any) -> Any:
+            run.note("metric", step=run.step, value=float(metrics), line=run.line())
+            return original(self, metrics, *args, **kwargs)
+
+        return step
+
     replace(LRScheduler, "__init__", make_init)
+    replace(ReduceLROnPlateau, "step", make_step)

@@ -16,18 +16,24 @@ from .patching import replace
 from .tensors import digest
 
 _covered: dict[int, tuple[torch.Tensor, str]] = {}
+_wrappers: list[DistributedDataParallel] = []
 _OPTIONS = ("broadcast_buffers", "find_unused_parameters", "gradient_as_bucket_view", "static_graph")
 
 
 def coverage(parameter: torch.Tensor) -> str:
-    """How a wrapper treats a parameter: synchronised, frozen when it was wrapped, or ignored; none if no wrapper has
-    it.
+    """How a wrapper treats a parameter: synchronised, frozen when it was wrapped, ignored, or added to its module since; none
+    if no wrapper has it.
     """
     found = _covered.get(id(parameter))
-    return found[1] if found is not None and found[0] is parameter else "none"
+    if found is not None and found[0] is parameter:
+        return found[1]
+    return (
+        "added" if any(each is parameter for wrapper in _wrappers for each in wrapper.module.parameters()) else "none"
+    )
 
 
 def _cover(wrapper: DistributedDataParallel) -> None:
+    _wrappers.append(wrapper)
     ignored = set(getattr(wrapper, "parameters_to_ignore", ()))
     for name, each in wrapper.module.named_parameters():
         kind = "ignored" if name in ignored else "synchronised" if each.requires_grad else "frozen"

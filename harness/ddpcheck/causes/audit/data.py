@@ -29,6 +29,18 @@ SHARDS_OVERLAP = Kind(
     how=str,
     line=str,
 )
+SAMPLE_DIFFERS = Kind(
+    "sample-differs-between-ranks",
+    "{count} of {size} samples that come to several ranks are not the same on each.",
+    because="Samples are not random: {again:# that a rank got again was|# that a rank got again were} alike. So the ranks' data "
+    "sets differ, as where labels get their numbers from the order of a set.",
+    look="what the data set behind the loader made at {line} computes from the order of sets or files, from hashes, or from its "
+    "rank's own samples",
+    count=int,
+    size=int,
+    again=int,
+    line=str,
+)
 SET_EPOCH_NOT_CALLED = Kind(
     "set-epoch-not-called",
     "Every epoch has the same order: set_epoch is not called.",

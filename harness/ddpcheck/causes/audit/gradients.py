@@ -11,6 +11,21 @@ PARAMETER_NOT_SYNCHRONISED = Kind(
     how=str,
     line=str,
 )
+PARAMETERS_OF_ONE_RANK = Kind(
+    "parameters-of-one-rank",
+    "After each step all ranks take one rank's parameters, at {line}.",
+    because="Each rank steps with its own gradients, and those of the other ranks are lost.",
+    look="{line}: average gradients over ranks before the step instead",
+    line=str,
+)
+PARAMETERS_AVERAGED = Kind(
+    "parameters-averaged-after-step",
+    "Each rank steps with its own gradients, and parameters are averaged after, at {line}.",
+    because="This is not the step of the mean gradient: {optimizer} or clipping is not linear in the gradient.",
+    look="{line}: average gradients over ranks before the step instead",
+    optimizer=str,
+    line=str,
+)
 PARAMETER_UNFROZEN = Kind(
     "parameter-unfrozen-after-wrapping",
     "{parameter} was frozen when the model was wrapped, and is trained since.",
@@ -26,6 +41,15 @@ PARAMETER_ADDED = Kind(
     look="a new wrapper after modules have been added",
     certainty="certain",
     parameter=str,
+)
+PARAMETER_OUTSIDE = Kind(
+    "parameter-outside-wrapper",
+    "{parameter} is in the optimizer made at {line}, and in no DDP wrapper.",
+    because="Other parameters of the optimizer are in one, so each rank trains this one alone.",
+    look="where {parameter} is made: a part of the wrapped model, or a module with a wrapper of its own",
+    certainty="certain",
+    parameter=str,
+    line=str,
 )
 MODULE_NOT_WRAPPED = Kind(
     "module-not-wrapped",
@@ -75,6 +99,14 @@ GRADIENTS_SCALED = Kind(
     weights=str,
     line=str,
 )
+GRADIENTS_DIVIDED_TWICE = Kind(
+    "gradients-divided-twice",
+    "Gradients are divided by the world size twice, so that each is 1/{ranks} of that of one process.",
+    because="The sum over ranks has the weight 1/{ranks} squared. A wrapper averages by itself, as ReduceOp.AVG does.",
+    look="what divides gradients between {line} and the step",
+    ranks=int,
+    line=str,
+)
 REDUCED_WITHOUT_GRADIENT = Kind(
     "reduced-without-gradient",
     "all_reduce at {line} adds up values of the loss and drops their gradient.",
@@ -96,6 +128,14 @@ GRADIENT_SMALLER_THAN_LOSS = Kind(
     "Every gradient is 1/{ranks} of one process's, although the loss is the same.",
     because="A loss that is a sum over samples would be smaller, too.",
     look="the loss before {line}: values of other ranks without their gradient, or a backward of the script's own",
+    ranks=int,
+    line=str,
+)
+LOSS_AVERAGED_TWICE = Kind(
+    "loss-averaged-before-backward",
+    "The loss is averaged over ranks at {line}, and its gradients are averaged as well.",
+    because="all_reduce passes no gradient on, so each rank's gradient is 1/{ranks} of that of its own loss.",
+    look="{line}: reduce a copy for the log, and call backward on the rank's own loss",
     ranks=int,
     line=str,
 )
@@ -133,6 +173,15 @@ LOSS_COUPLES_SAMPLES = Kind(
     "computes from its own part of the data, such as class weights",
     line=str,
 )
+STATISTIC_OF_PARTS = Kind(
+    "statistic-not-of-whole-batch",
+    "The statistic that all_reduce combines at {line} is not that of the whole batch.",
+    because="Its result is neither that of one process, nor {ranks} times it. A mean of variances over ranks, or of ratios, is "
+    "not the variance or the ratio over all samples.",
+    look="{line}: reduce sums of values, sums of squares, and counts; compute the statistic from them",
+    ranks=int,
+    line=str,
+)
 VALUE_DIFFERS = Kind(
     "value-differs-between-ranks",
     "The value that {line} uses in each step differs between ranks.",
@@ -158,6 +207,22 @@ GATHERED_WITHOUT_GRADIENT = Kind(
     operation=str,
     line=str,
 )
+RANKS_WEIGHTED = Kind(
+    "ranks-weighted-wrongly",
+    "The reduction weighs the ranks' gradients by {got}, and one process by {wanted}.",
+    look="{line}: an all-reduce gives every rank the same weight; a broadcast takes one rank's gradients alone",
+    got=str,
+    wanted=str,
+    line=str,
+)
+MICRO_BATCHES_WEIGHTED = Kind(
+    "micro-batches-weighted-apart",
+    "The micro-batches of a window have different weights in the reduced gradient: {weights} times the mean over ranks.",
+    because="A sum over ranks after each backward also multiplies what was accumulated before.",
+    look="{line}: reduce once, after the last backward of the window",
+    weights=str,
+    line=str,
+)
 REDUCTION_IS_NO_COMBINATION = Kind(
     "reduction-is-no-combination",
     "The reduced gradient of {parameter} is no combination of the ranks' gradients.",
@@ -171,6 +236,17 @@ GRADIENTS_ALL_ZERO = Kind(
     because="The loss does not depend on the parameters, as with cross entropy over a single class.",
     look="the loss before {line}",
     certainty="certain",
+    line=str,
+)
+GRADIENTS_LOST = Kind(
+    "gradients-lost-before-step",
+    "Backward passes compute gradients, and the optimizer has none when it steps.",
+    because="{how}",
+    look="the lines between {backward} and {line}: what turns off the reduction for the last backward, as "
+    "set_requires_gradient_sync(False) does until it is called with True, or what clears gradients, as zero_grad does",
+    certainty="certain",
+    how=str,
+    backward=str,
     line=str,
 )
 GRADIENTS_CONSTANT = Kind(
@@ -234,7 +310,8 @@ CLIP_BY_OWN_PART = Kind(
     "clip-by-own-part",
     "Each rank clips by the norm of its own part of the gradients.",
     because="The gradients are split over the ranks, and the norms differ: {norms} in one step.",
-    look="{line}: clip by the method of the sharded model, such as FullyShardedDataParallel.clip_grad_norm_",
+    look="{line}: clip by the method of the sharded model, such as FullyShardedDataParallel.clip_grad_norm_, or by a norm "
+    "whose square is summed over the ranks",
     certainty="certain",
     norms=str,
     line=str,

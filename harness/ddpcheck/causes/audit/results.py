@@ -41,6 +41,15 @@ STATE_RESTORED_ON_ONE_RANK = Kind(
     ranks=tuple[int, ...],
     line=str,
 )
+RANDOM_STATE_OF_ONE_RANK = Kind(
+    "random-state-of-one-rank",
+    "All ranks resume with the random state of rank {rank}.",
+    because="In step {step}, every rank draws what rank {rank} draws in the uninterrupted run, in which ranks draw differently.",
+    look="the random states in the checkpoint: one for each rank, or a seed for each rank and epoch",
+    certainty="certain",
+    rank=int,
+    step=int,
+)
 STATE_NOT_RESTORED = Kind(
     "state-not-restored",
     "The resumed run differs from the uninterrupted one: {what}.",

@@ -10,6 +10,35 @@ LEARNING_RATE_DIFFERS = Kind(
     step=int,
     values=str,
 )
+SCHEDULE_STEPS_DIFFER = Kind(
+    "schedule-steps-differ",
+    "The schedule made at {line} has taken different numbers of steps on the ranks: {counts}.",
+    because="The learning rates differ from step {step} on: {values}.",
+    look="the lines that step the schedule: every rank must reach them equally often",
+    certainty="certain",
+    counts=tuple[int, ...],
+    step=int,
+    values=str,
+    line=str,
+)
+SCHEDULE_METRIC_DIFFERS = Kind(
+    "schedule-metric-differs",
+    "The ranks give ReduceLROnPlateau different metrics at {line}: {values}.",
+    because="Each rank lowers its learning rate by a metric of its own; in step {step} all have done so alike.",
+    look="{line}: reduce the metric over the ranks first",
+    values=str,
+    step=int,
+    line=str,
+)
+METRIC_REDUCED_TO_ONE_RANK = Kind(
+    "metric-reduced-to-one-rank",
+    "reduce at {line} gives its result to one rank; all ranks' learning rates follow it.",
+    because="They differ from step {step} on: {values}. On the other ranks the tensor holds no result.",
+    look="{line}: all_reduce gives the result to every rank",
+    step=int,
+    values=str,
+    line=str,
+)
 SCHEDULE_COUNTS_RANKS = Kind(
     "schedule-counts-ranks",
     "The learning rate's schedule ends after {step} of {steps} steps: it advances {ranks} times in each.",
@@ -40,6 +69,14 @@ SCHEDULE_FOR_ONE_PROCESS = Kind(
     epochs=int,
     ranks=int,
     line=str,
+)
+SCHEDULE_COUNTS_OWN_SAMPLES = Kind(
+    "schedule-counts-own-samples",
+    "The learning rate follows the number of samples that a rank has seen, not that of all ranks.",
+    because="One process, with batches {ranks} times as large, has the rate of step {ranks} n in step n, from step {step} on.",
+    look="the counter from which the learning rate is computed: add the samples, or tokens, of all ranks",
+    ranks=int,
+    step=int,
 )
 LEARNING_RATE_ENDS_EARLY = Kind(
     "learning-rate-ends-early",
