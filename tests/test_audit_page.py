@@ -67,3 +67,9 @@ def test_markdown_has_each_law_with_its_observation() -> None:
     shown = markdown(EMPTY, SOME)
     assert shown.count(" | held | ") == len(LAWS) - 4
     assert "meant. | note | 2 batch norms normalise one rank's samples |" in shown
+
+
+def test_every_run_is_named_with_its_time() -> None:
+    mirrors = {"one": RunSeen(((),), seconds=2), "noise": RunSeen(((),), seconds=3)}
+    shown = page(replace(EMPTY, mirrors=mirrors), SOME)
+    assert "time of each run: 2 ranks 0.0 s, one process 2.0 s, one process again, for rounding 3.0 s; " in shown

@@ -136,6 +136,7 @@ def test_a_folder_is_graded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert [rows[name]["points"] for name in ("ada", "bob", "eve")] == ["1.000", "0.000", "0.000"]
     assert rows["bob"]["hint"].startswith("collectives: The values of rank")
     assert "ended with status" in rows["eve"]["note"]
+    assert "importing template.py " in rows["eve"]["note"]
 
 
 def test_a_folder_without_submissions_is_a_usage_error(tmp_path: Path) -> None:

@@ -177,6 +177,20 @@ def test_the_lines_that_are_printed_make_the_promises() -> None:
     assert variables["mine"].capabilities == after
 
 
+def test_a_large_set_has_a_line_for_each_member_as_formatters_write_it() -> None:
+    before = Capabilities(replica=ReplicaPromises())
+    features = frozenset({"activity", "auxiliary_head", "batch_norm", "branch", "buffer", "delay", "embedding", "tied"})
+    after = before.but(model_features=features)
+    source = as_source(before, after, "mine")
+    assert max(map(len, source.splitlines())) <= 88
+    variables = {"mine": replace(right, capabilities=before)}
+    exec(source, variables)
+    assert variables["mine"].capabilities == after
+    members = [f'                "{name}",' for name in sorted(features)]
+    lines = ["        model_features=frozenset(", "            {", *members, "            }", "        ),"]
+    assert "\n".join(lines) in source
+
+
 def test_levels_of_one_promise_count_once() -> None:
     levels = [CandidatePromise("traffic", Traffic.ONCE), CandidatePromise("traffic", Traffic.LEAST)]
     members = [CandidatePromise("model_features", "branch"), CandidatePromise("model_features", "tied")]

@@ -121,13 +121,17 @@ def scope(evidence: Evidence) -> Iterator[str]:
     size = sum(
         run.end(rank).get("bytes", 0) for run in (real, *evidence.mirrors.values()) for rank in range(len(run.events))
     )
-    names = {"one": "one process", "noise": "rounding", "all": f"{evidence.ranks} identical ranks"}
+    names = {
+        "one": "one process",
+        "noise": "one process again, for rounding",
+        "all": f"{evidence.ranks} identical ranks",
+    }
     others = [f"{names.get(name, name)} {run.seconds:.1f} s" for name, run in evidence.mirrors.items()]
     memory = max((real.end(rank).get("memory", 0) for rank in range(len(real.events))), default=0)
     if memory:
         yield f"memory: {memory / 2**30:.1f} GiB on a rank, at most {evidence.ranks} times that in the run as one process"
     ran = ", ".join([f"{counted(evidence.ranks, 'rank')} {real.seconds:.1f} s", *others])
-    yield f"time: {ran}; record {size / 2**20:.1f} MiB"
+    yield f"time of each run: {ran}; size of the record: {size / 2**20:.1f} MiB"
 
 
 def _mirror_events(evidence: Evidence, kind: str) -> list[dict[str, object]]:

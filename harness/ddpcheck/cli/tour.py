@@ -83,7 +83,7 @@ def _audit(out: Console, *, verbose: bool = False) -> int:
     """1 if the audit fails a correct training script. The script is copied into a temporary folder, as a user's own
     script.
     """
-    out.print("\nauditing a training script, 2 ranks", style="bold", markup=False)
+    out.print("\nauditing a training script of ddpcheck, 2 ranks", style="bold", markup=False)
     if importlib.util.find_spec("torch") is None:
         out.print("left out: the script needs torch; install it with: pip install torch", markup=False)
         return 0

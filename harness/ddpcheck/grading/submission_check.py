@@ -16,6 +16,8 @@ from .points import Submission
 
 _MODULE = "submission.py"
 """The module that the template imports, as in `from submission import Ring`."""
+_TEMPLATE = "adapter.py"
+"""The template in a submission's folder."""
 
 
 def check_submission(file: Path, template: Path, words: tuple[str, ...], limits: Limits) -> Submission:
@@ -24,16 +26,16 @@ def check_submission(file: Path, template: Path, words: tuple[str, ...], limits:
         folder = Path(name)
         place = folder / "here"
         place.mkdir()
-        shutil.copy(template, place / "adapter.py")
+        shutil.copy(template, place / _TEMPLATE)
         shutil.copy(file, place / _MODULE)
         results = folder / "results.json"
-        command = [sys.executable, "-m", "ddpcheck", "check", "adapter.py:adapter", "--quiet", *words]
+        command = [sys.executable, "-m", "ddpcheck", "check", f"{_TEMPLATE}:adapter", "--quiet", *words]
         command += ["--json", str(results), "--failures", str(folder / "failures")]
         ended = run_limited(command, place, folder / "log.txt", limits)
         try:
             verdicts = Results.load(results).verdicts
         except UnreadableFile:
-            said = (_last_line(folder / "log.txt", place),) if ended.in_time else ()
+            said = (_last_line(folder / "log.txt", place, template.name),) if ended.in_time else ()
             return Submission(file.stem, (), ended.seconds, "; ".join(filter(None, (_note(ended, limits), *said))))
         return Submission(file.stem, verdicts, ended.seconds, _note(ended, limits))
 
@@ -47,10 +49,11 @@ def _note(ended: CommandResult, limits: Limits) -> str:
     return "; ".join(parts)
 
 
-def _last_line(log: Path, place: Path) -> str:
-    """The last output line of a submission without a verdict, without its folder's name."""
+def _last_line(log: Path, place: Path, template: str) -> str:
+    """The last output line of a submission without a verdict, without its folder's name, and with the template's own name."""
     with log.open("rb") as file:
         file.seek(max(0, log.stat().st_size - 4096))
         lines = file.read().decode("utf-8", "replace").replace(f"{place}/", "").split("\n")
     said = [line.strip() for line in lines if line.strip()]
-    return f"no verdict: {cut(said[-1], 120)}" if said else "no verdict: the submission ended without output"
+    last = said[-1].replace(f"importing {_TEMPLATE} ", f"importing {template} ") if said else ""
+    return f"no verdict: {cut(last, 120)}" if last else "no verdict: the submission ended without output"

@@ -6,6 +6,7 @@ import typing
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from itertools import chain
 from typing import Any, get_args
 
 from ..contract.capabilities import FACETS, GROUP_OF, GROUPS, Capabilities
@@ -13,6 +14,8 @@ from ..contract.promises import promises_of
 
 _OPEN = (None, "undefined")
 """Default values of conventions that promise nothing."""
+_WIDTH = 88
+"""The longest line that formatters of Python leave as it is, by default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,16 +111,29 @@ def as_source(before: Capabilities, after: Capabilities, adapter: str = "adapter
                 old, new = (each.value_of(name) for each in (before, after))
                 if old != new:
                     made[name] = new
-    changed = (f"        {name}={_source(value)}," for name, value in made.items())
+    changed = chain.from_iterable(_argument(name, value) for name, value in made.items())
     ladders = sorted({type(value).__name__ for value in made.values() if isinstance(value, IntEnum)})
     imports = ["from dataclasses import replace", f"from ddpcheck import {', '.join(ladders)}"]
     begin = (f"{adapter} = replace(", f"    {adapter},", f"    capabilities={adapter}.capabilities.but(")
     return "\n".join((*imports[: 1 + bool(ladders)], "", *begin, *changed, "    ),", ")"))
 
 
+def _argument(name: str, value: Any) -> Iterator[str]:
+    """A promise as an argument. A set that does not fit into a line has a line for each member."""
+    line = f"        {name}={_source(value)},"
+    if not isinstance(value, frozenset) or len(line) <= _WIDTH:
+        yield line
+        return
+    yield f"        {name}=frozenset("
+    yield "            {"
+    yield from (f"                {_source(each)}," for each in sorted(value))
+    yield "            }"
+    yield "        ),"
+
+
 def _source(value: Any) -> str:
     if isinstance(value, IntEnum):
         return f"{type(value).__name__}.{value.name}"
     if isinstance(value, frozenset):
-        return "frozenset({" + ", ".join(f'"{each}"' for each in sorted(value)) + "})"
+        return "frozenset({" + ", ".join(map(_source, sorted(value))) + "})"
     return f'"{value}"' if isinstance(value, str) else repr(value)
