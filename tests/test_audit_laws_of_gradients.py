@@ -226,6 +226,14 @@ def test_targets_of_gathered_features(firsts: tuple[int, ...], columns: int, fou
     assert cause(gradients.gradients_equal_those_of_one_process(evidence(*ranks, compared=(off,)))) == found
 
 
+@pytest.mark.parametrize(("places", "found"), [((0, 0), "own-features-misplaced"), ((0, 1), "loss-couples-samples")])
+def test_own_features_among_gathered_ones(places: tuple[int, ...], found: str) -> None:
+    own = [{"kind": "own_place", "step": 0, "place": place, "line": "train.py:6"} for place in places]
+    ranks = [[state(0, **{"0.0": "p"}), each, backward(), step()] for each in own]
+    off = compared(factor_one=1.1, factor_one_off=50.0, w_off=30.0, off_one=OFF)
+    assert cause(gradients.gradients_equal_those_of_one_process(evidence(*ranks, compared=(off,)))) == found
+
+
 def test_a_value_that_each_rank_has_of_its_own() -> None:
     def judged(*digests: str, line: str = "train.py:7") -> LawVerdict:
         used = [

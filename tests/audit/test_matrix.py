@@ -33,6 +33,8 @@ BY_DEFAULT = frozenset(
         "broken/metric_averaged_without_counts.py",
         "broken/schedule_made_for_one_process.py",
         "broken/class_weights_of_own_part.py",
+        "broken/metric_reduced_to_rank_0.py",
+        "broken/loss_weights_outside_wrapper.py",
         "right/token_weighted_lm.py",
         "right/accumulation_no_sync.py",
         "right/get_batch.py",

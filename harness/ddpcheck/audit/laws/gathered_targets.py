@@ -1,4 +1,4 @@
-"""Tells a loss over gathered features whose targets are those of rank 0 on every rank."""
+"""Tells a loss over gathered features whose targets, or whose own features, are those of rank 0 on every rank."""
 
 from __future__ import annotations
 
@@ -14,4 +14,13 @@ def targets_not_shifted(evidence: Evidence, step: int) -> Cause | None:
         gathered = all(e["rows"] == rows and e["columns"] == columns == rows * evidence.ranks for e in together)
         if together[0]["step"] == step and gathered and all(e["first"] == 0 for e in together):
             return causes.TARGETS_NOT_SHIFTED(rows=rows, columns=columns, line=together[0]["line"])
+    return None
+
+
+def own_features_misplaced(evidence: Evidence, step: int) -> Cause | None:
+    """The cause, if a rank puts its own features in another rank's place among the gathered ones."""
+    for rank, events in enumerate(evidence.each_rank("own_place")):
+        for event in events:
+            if event["step"] == step and event["place"] != rank:
+                return causes.OWN_FEATURES_MISPLACED(rank=rank, place=event["place"], line=event["line"])
     return None

@@ -11,7 +11,7 @@ from ..event_journal import Event
 from ..evidence import Evidence, StepSeen
 from .class_weights import divided_by_own_weights
 from .constants import constant_of_each_rank
-from .gathered_targets import targets_not_shifted
+from .gathered_targets import own_features_misplaced, targets_not_shifted
 from .law import LawVerdict, broken, held, not_judged
 from .losses import CLOSE, lost_in_the_loss, near
 from .replicas import untrained_model_apart
@@ -54,6 +54,8 @@ def difference_from_one_process(evidence: Evidence, usable: list[StepSeen], off:
         return broken(headline, _no_combination(evidence, first, wrong), details=details)
     if by_position := targets_not_shifted(evidence, first.step):
         return broken(headline, by_position, details=details)
+    if misplaced := own_features_misplaced(evidence, first.step):
+        return broken(headline, misplaced, details=details)
     if all(near(v, first.v[0]) for v in first.v) and first.w_off <= 1 and first.w:
         if _one_rank_only(first.w):
             return not_judged(

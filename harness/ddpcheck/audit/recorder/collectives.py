@@ -12,7 +12,7 @@ import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
 from ..recorded_process import Run
-from . import compared_steps, models
+from . import compared_steps, gathered_places, models
 from .means_over_ranks import is_divided_by_world_size
 from .patching import own_frame, replace_everywhere
 from .tensors import digest
@@ -72,6 +72,7 @@ def install(run: Run) -> None:
                     result = original(*args, **kwargs)
                 finally:
                     inside[0] -= 1
+                gathered_places.gathered(run, name, args)
                 run.note(
                     "left",
                     op=name,

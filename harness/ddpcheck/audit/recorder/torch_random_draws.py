@@ -17,7 +17,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
 
 from ..recorded_process import Run
-from . import class_weights, constants, gathered_targets, used_buffers
+from . import class_weights, constants, gathered_places, gathered_targets, used_buffers
 from .tensors import digest, plain
 
 _KEPT_BYTES = 512 << 20
@@ -103,13 +103,14 @@ class Draws:
 
 
 @functools.cache
-def _kind(operation: Any) -> tuple[bool, bool, bool, bool]:
-    """Whether it draws, whether it is a product, whether it is a loss that may be weighted by class, and whether it may apply
-    a constant.
+def _kind(operation: Any) -> tuple[bool, bool, bool, bool, bool]:
+    """Whether it draws, whether it is a product, whether it is a loss that may be weighted by class, whether it may apply a
+    constant, and whether it joins tensors.
     """
     name = operation.overloadpacket.__name__
     drawing = torch.Tag.nondeterministic_seeded in operation.tags
-    return drawing, name in _PRODUCTS, name in class_weights.LOSSES, name in constants.OPERATIONS
+    joining = name in gathered_places.JOINING
+    return drawing, name in _PRODUCTS, name in class_weights.LOSSES, name in constants.OPERATIONS, joining
 
 
 @functools.cache
@@ -144,13 +145,15 @@ class _Watching(_Mode):  # type: ignore[misc]
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         draws, run = self._draws, self._draws.run
-        drawing, product, loss, applying = _kind(func)
+        drawing, product, loss, applying, joining = _kind(func)
         used_buffers.of(run).see(func, args, result)
         if not drawing:
             if product and isinstance(result, torch.Tensor) and result.dtype in _LOW:
                 run.precision = _LOW[result.dtype]
             if applying:
                 constants.of(run).see(args)
+            if joining:
+                gathered_places.joined(run, args[0])
             if loss:
                 class_weights.note(run, args, result)
                 gathered_targets.note(run, args)

@@ -199,6 +199,16 @@ TARGETS_NOT_SHIFTED = Kind(
     columns=int,
     line=str,
 )
+OWN_FEATURES_MISPLACED = Kind(
+    "own-features-misplaced",
+    "Rank {rank} puts its own features in place {place} of the gathered ones.",
+    because="all_gather puts them in place {rank}: there they are twice now, and those of rank {place} are missing.",
+    look="{line}, and the line before that replaces one of the gathered tensors: its index must be the rank",
+    certainty="certain",
+    rank=int,
+    place=int,
+    line=str,
+)
 GATHERED_WITHOUT_GRADIENT = Kind(
     "gathered-without-gradient",
     "{operation} at {line} gathers features and drops their gradient.",
