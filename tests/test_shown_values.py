@@ -95,6 +95,7 @@ PROGRAMS, RICH = (
         ("check_layers_unfrozen_later_are_synchronised", ("stale-gradient",), (STALE,)),
         (PROGRAMS, ("stale-gradient",), (STALE,)),
         (RICH, ("stale-gradient",), (STALE,)),
+        (RICH, ("optimizer-step-inside-backward",), (replicas.BACKWARD_MOVES_PARAMETERS,)),
         (
             PROGRAMS,
             ("reduced-in-a-group-of-one", "norm-is-the-largest-element"),

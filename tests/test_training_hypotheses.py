@@ -15,9 +15,11 @@ from ddpcheck.hypotheses.causes_of_training import causes_of_parameters
 from ddpcheck.hypotheses.training.emulation import emulate
 from ddpcheck.hypotheses.training.emulation_rules import Rules
 from ddpcheck.hypotheses.training.epoch_losses import of_epoch_loss
+from ddpcheck.hypotheses.training.final_parameters import OtherEnd, frozen_layer_trained
 from ddpcheck.hypotheses.training.some_steps import _wrong
 from ddpcheck.hypotheses.training.whole_runs import wrong_rules
 from ddpcheck.job import OptimizerSpec, Train
+from ddpcheck.models.spec import Linear, ModelSpec
 from ddpcheck.oracle.training_runs import Run
 from ddpcheck_implementations.data_parallel.trainer import Trainer
 from ddpcheck_implementations.faulty.trainers import PROMISED, facets
@@ -60,6 +62,18 @@ def test_every_hypothesis_is_told_by_its_own_end(run: Run) -> None:
         assert found[0] == cause or all(np.allclose(same[name], end[name], rtol=1e-3) for name in end), (cause, found)
         told.add(found[0].id)
     assert len(told) > 20
+
+
+@pytest.mark.parametrize(("changed", "told"), [(0.0, False), (2e-16, False), (1e-9, True), (float("nan"), True)])
+def test_frozen_layer_is_trained_if_more_than_last_bits_change(changed: float, told: bool) -> None:
+    job = run_job(WORLD, PROMISED, 5 * WORLD, PLANS["plain"])
+    layers = Linear("fc0", 3, 3, frozen=True), Linear("fc1", 3, 2)
+    job = replace(job, model=ModelSpec(layers, "squared_error", dtype="float64"))
+    session = ThreadedSession(partial(facets, Trainer), WORLD, PROMISED)
+    right = Run.told(job, session.run(job), PROMISED)
+    parameters = [{**own, "fc0.weight": own["fc0.weight"] * (1 + changed)} for own in right.parameters]
+    found = frozen_layer_trained(OtherEnd(replace(right, parameters=parameters)))
+    assert training.FROZEN_LAYER_TRAINED.explains(found) == told
 
 
 def test_learning_rates_that_are_rounded_are_told() -> None:

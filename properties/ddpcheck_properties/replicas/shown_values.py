@@ -88,7 +88,7 @@ def wrong_operations(
     last: Operation | None = None
     added = False  # the last backward's gradients, to others that were there
     apart = False  # whether parameters or buffers differed between ranks
-    uneven = False  # whether the last gradients differ between ranks: a norm may be taken in several ways
+    differing = False  # whether the last gradients differ between ranks: a norm may be taken in several ways
     first_only = False  # the other ranks may have loaded their own values, or rank 0's
     wrong: set[str] = set()  # kinds of operations
     for moment in oracle.walk():
@@ -96,7 +96,7 @@ def wrong_operations(
         if not isinstance(operation, Observe):
             last = operation
             first_only = first_only or (apart and isinstance(operation, Resume))
-        if last is not None and last.kind not in wrong and not (uneven and isinstance(last, Clip)):
+        if last is not None and last.kind not in wrong and not (differing and isinstance(last, Clip)):
             judged = _decided(moment, last, gradients_known=gradients_known, added=added, apart=apart)
             try:
                 compare(_of_rank_zero(judged) if first_only else judged, job, trace, bits=False)
@@ -106,11 +106,13 @@ def wrong_operations(
                 wrong |= {last.kind, *[Step.kind] * isinstance(last, Resume)}
                 yield finding.blaming(causes_in_job(of)).at(position)
         if isinstance(operation, Observe):
+            if isinstance(last, Backward) and _moved(trace.values(position, "parameters"), moment.arrays["parameters"]):
+                wrong.add(Step.kind)  # of which the optimizer may know
             added = any(np.any(array) for seen in trace.values(position, "gradients") for array in seen.values())
             if not all(oracle.goes_on_from(what, trace.values(position, what)) for what in operation.what):
                 return
             kept = ("parameters", "buffers")
-            uneven = _differ(trace.values(position, "gradients"), moment.arrays["gradients"])
+            differing = _differ(trace.values(position, "gradients"), moment.arrays["gradients"])
             apart = apart or any(_differ(trace.values(position, what), moment.arrays[what]) for what in kept)
 
 
@@ -138,6 +140,15 @@ def _of_rank_zero(moment: ExpectedOperation) -> ExpectedOperation:
         for what, entries in moment.arrays.items()
     }
     return replace(moment, arrays=arrays, numbers={}, promised=moment.promised[:1])
+
+
+def _moved(shown: list[Mapping[str, Any]], expected: Mapping[str, ExpectedArray]) -> bool:
+    """Whether ranks show other arrays than the expected ones, which are exact."""
+    return any(
+        not np.array_equal(own.get(name, ()), entry.value.exact[rank])
+        for name, entry in expected.items()
+        for rank, own in enumerate(shown)
+    )
 
 
 def _differ(shown: list[Mapping[str, Any]], expected: Mapping[str, ExpectedArray]) -> bool:

@@ -23,6 +23,10 @@ Ends = list[tuple[Causes, Arrays]]
 """Causes, the likeliest first, each with the final parameters that they give."""
 
 
+_LAST_BITS = 4
+"""Units in the last place."""
+
+
 @dataclass(frozen=True)
 class OtherEnd:
     """A training run that ends with other parameters than one process's run."""
@@ -130,11 +134,12 @@ def _end(run: Run) -> dict[str, Array]:
 
 
 def _frozen_layer_changed(run: Run) -> bool:
+    """Whether a frozen value differs by more than its last bits, which a checkpoint may round."""
     model, law = run.job.model, run.moments[-1][-1].arrays["parameters"]
     assert model is not None
     frozen = [tensor.name for tensor in model.tensors() if tensor.role == "frozen"]
     return any(
-        not np.array_equal(got[name], law[name].value.exact[rank])
+        not (abs(got[name] - law[name].value.exact[rank]) <= _LAST_BITS * np.spacing(abs(got[name]))).all()
         for name in frozen
         for rank, got in enumerate(run.parameters)
     )
