@@ -7,16 +7,13 @@ the driver. When that connection breaks, the driver has ended, and the rank ends
 
 from __future__ import annotations
 
-import faulthandler
 import gc
 import json
-import mmap
 import os
 import secrets
 import shutil
 import signal
 import socket
-import struct
 import sys
 import threading
 import time
@@ -42,6 +39,7 @@ from .launchers.orphaned_processes import RUN, clock_ticks, kill_leftover_proces
 from .launchers.process_handles import processes_under
 from .operations.start import GATED, HOSTS, OWN_FOLDER, SHORT_READS, TAKEN_PORTS
 from .ranks.channel import CONTROL, SECRET, SECRET_FILE, Channel, ChannelClosed, connect
+from .ranks.memory_files import WrittenMemoryFiles
 from .ranks.rank_interpreter import OURS, SAFE_PATH, search_working_folder_last
 from .ranks.simulated_hosts import set_simulated_hosts
 from .refused_resources import refusal_cause, refused_resource
@@ -51,30 +49,8 @@ from .storage import codec
 from .trace import MAKING, RankTrace, Record, Unread, rank_to_plain
 
 DRIVER_GONE = 75
-_PROGRESS = struct.Struct("qq")
 _MOMENT = 0.5
 """Seconds in which bytes that move show that a rank is in no deadlock."""
-
-
-class _Scratch:
-    """Two unnamed memory files that the driver can read through /proc even when this process is stuck or dead.
-
-    One holds the position of the current operation, and the count of operations entered. The other holds stacks, which
-    faulthandler writes on SIGUSR1 and on a crash, without the interpreter's lock.
-    """
-
-    def __init__(self) -> None:
-        self.progress_file = os.memfd_create("ddpcheck-progress")
-        os.ftruncate(self.progress_file, mmap.PAGESIZE)
-        self._entered = 0
-        self._page = mmap.mmap(self.progress_file, mmap.PAGESIZE)
-        self.stack_file = os.memfd_create("ddpcheck-stack")
-        faulthandler.enable(self.stack_file)
-        faulthandler.register(signal.SIGUSR1, self.stack_file, all_threads=True)
-
-    def enter(self, operation: int) -> None:
-        self._entered += 1
-        _PROGRESS.pack_into(self._page, 0, operation, self._entered)
 
 
 class Worker:
@@ -86,21 +62,21 @@ class Worker:
         self._reference = reference
         self._context: RankContext = rank_context()
         self._execution: Execution | None = None
-        self._files = scratch_of(secret)
+        self._folder = scratch_of(secret)
         self._jobs = 0  # the count is equal on all ranks, since all get all Jobs
-        self._scratch = _Scratch() if hasattr(os, "memfd_create") else None
+        self._files = WrittenMemoryFiles() if hasattr(os, "memfd_create") else None
 
     def serve(self, address: str) -> None:
         jobs = self._attach(address, "jobs")
         sentinel = self._attach(address, "sentinel")
-        self._remove_files()  # files of an earlier session with the same secret, if a user chose it
+        self._remove_folder()  # files of an earlier session with the same secret, if a user chose it
         try:
             threading.Thread(target=self._watch, args=(sentinel,), daemon=True, name="ddpcheck-sentinel").start()
             adapter, _ = resolve(self._reference)
             if GATED in os.environ:
                 jobs.receive()  # the driver lets the rank enter connect()
             if OWN_FOLDER in os.environ:
-                own_temporary_folder(self._files)
+                own_temporary_folder(self._folder)
             if SHORT_READS in os.environ:
                 shorten_reads()
             if TAKEN_PORTS in os.environ:
@@ -124,15 +100,14 @@ class Worker:
             if not message:
                 break
             jobs.send(codec.encode(rank_to_plain(self._run(facets, Job.from_plain(json.loads(message))))))
-        self._remove_files()  # this host may differ from the driver's
+        self._remove_folder()  # this host may differ from the driver's
         if facets.close is not None:
             facets.close()
 
-    def _remove_files(self) -> None:
-        shutil.rmtree(self._files, ignore_errors=True)
+    def _remove_folder(self) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)
 
     def _attach(self, address: str, purpose: str) -> Channel:
-        scratch = self._scratch
         greeting = {
             "purpose": purpose,
             "rank": self._context.rank,
@@ -140,15 +115,15 @@ class Worker:
             "engine": self._context.engine,
             "pid": os.getpid(),
             "host": socket.gethostname(),
-            "files": [scratch.progress_file, scratch.stack_file] if scratch else [],
+            "files": self._files.numbers if self._files else (),
         }
         return connect(address, self._secret, codec.encode(greeting))
 
     def _run(self, facets: Any, job: Job) -> RankTrace:
         rank = self._context.rank
-        enter = self._scratch.enter if self._scratch else (lambda operation: None)
+        enter = self._files.enter if self._files else (lambda operation: None)
         self._jobs += 1
-        execution = self._execution = Execution(facets, job, rank, enter, f"{self._files}{os.sep}{self._jobs}")
+        execution = self._execution = Execution(facets, job, rank, enter, f"{self._folder}{os.sep}{self._jobs}")
         try:
             execution.run()
         except (Exception, SystemExit) as error:
@@ -177,9 +152,9 @@ class Worker:
         for process in processes_under(os.getpid()):
             with suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
-        files = [os.fstat(self._scratch.progress_file)] if self._scratch else []
-        kill_leftover_processes(self._since, f"{RUN}={os.environ[RUN]}", {(file.st_dev, file.st_ino) for file in files})
-        self._remove_files()
+        inodes = self._files.inodes if self._files else set()
+        kill_leftover_processes(self._since, f"{RUN}={os.environ[RUN]}", inodes)
+        self._remove_folder()
         if scratch := os.environ.get(SCRATCH):
             shutil.rmtree(scratch, ignore_errors=True)
         _leave(DRIVER_GONE)

@@ -42,6 +42,58 @@ class StoppedBySignal(KeyboardInterrupt):
             self._dropped()
 
 
+class _Signals:
+    """The signals of one command. first: the one that counts, if any came. raised: its exception is on its way. over: the
+    command has ended.
+    """
+
+    def __init__(self) -> None:
+        main = threading.main_thread().ident
+        assert main is not None
+        self.first: list[int] = []
+        self.raised = self.over = False
+        self._postponing = False
+        self._process, self._main = os.getpid(), main
+
+    def exception(self) -> StoppedBySignal:
+        return StoppedBySignal(self.first[0], self._dropped)
+
+    def handle(self, number: int, frame: FrameType | None) -> None:
+        """The handler of a signal."""
+        if os.getpid() != self._process:  # a forked child ends as any process does
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+        elif not self.raised and not self.over and not self._postponing:
+            self.first.append(number)
+            if not _would_leave_a_lock(frame):
+                self.raised = True
+                raise self.exception()
+            if len(self.first) == 1:  # else a thread sends signals already
+                self._postponing = True
+                self._raise_later()
+                self._postponing = False
+
+    def end_from_thread(self, number: int) -> None:
+        """As a signal of this number, from another thread and without a signal to the process."""
+        self.first.append(number)
+        self._send_until_raised()
+
+    def _dropped(self) -> None:
+        if os.getpid() == self._process and not self.over:
+            self.raised = False
+            self._raise_later()
+
+    def _raise_later(self) -> None:
+        with suppress(RuntimeError):  # no thread can be started: the next signal counts instead
+            threading.Thread(target=self._send_until_raised, name="signal again", daemon=True).start()
+
+    def _send_until_raised(self) -> None:
+        time.sleep(_AGAIN)
+        while not self.raised and not self.over:
+            signal.pthread_kill(self._main, signal.SIGTERM)
+            time.sleep(_AGAIN)
+
+
 @contextmanager
 def raise_on_signals() -> Iterator[Callable[[int], None]]:
     """SIGINT, SIGTERM and SIGHUP raise StoppedBySignal once, so that a second signal does not interrupt the clean-up.
@@ -51,62 +103,23 @@ def raise_on_signals() -> Iterator[Callable[[int], None]]:
     if threading.current_thread() is not threading.main_thread():
         yield lambda number: None
         return
-    process, main = os.getpid(), threading.main_thread().ident
-    assert main is not None
-    first: list[int] = []  # the signal that counts
-    raised = over = postponing = False
-
-    def end(number: int, frame: FrameType | None) -> None:
-        nonlocal raised, postponing
-        if os.getpid() != process:  # a forked child ends as any process does
-            signal.signal(number, signal.SIG_DFL)
-            os.kill(os.getpid(), number)
-        elif not raised and not over and not postponing:
-            first.append(number)
-            if not _would_leave_a_lock(frame):
-                raised = True
-                raise StoppedBySignal(first[0], dropped)
-            if len(first) == 1:  # else a thread sends signals already
-                postponing = True
-                raise_later()
-                postponing = False
-
-    def dropped() -> None:
-        nonlocal raised
-        if os.getpid() == process and not over:
-            raised = False
-            raise_later()
-
-    def raise_later() -> None:
-        with suppress(RuntimeError):  # no thread can be started: the next signal counts instead
-            threading.Thread(target=again, name="signal again", daemon=True).start()
-
-    def again() -> None:
-        time.sleep(_AGAIN)
-        while not raised and not over:
-            signal.pthread_kill(main, signal.SIGTERM)
-            time.sleep(_AGAIN)
-
-    def from_thread(number: int) -> None:
-        first.append(number)
-        again()
-
+    signals = _Signals()
     numbers = [signal.SIGINT, signal.SIGTERM]
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup ignores SIGHUP
         numbers.append(signal.SIGHUP)
     with _not_printed():
-        before = {number: signal.signal(number, end) for number in numbers}
+        before = {number: signal.signal(number, signals.handle) for number in numbers}
         try:
-            yield from_thread
-            if first and not raised:  # the exception was dropped a moment ago
-                raise StoppedBySignal(first[0], dropped)
+            yield signals.end_from_thread
+            if signals.first and not signals.raised:  # the exception was dropped a moment ago
+                raise signals.exception()
         except Exception:  # such as an error during the clean-up
-            if not first:
+            if not signals.first:
                 raise
-            raise StoppedBySignal(first[0], dropped) from None
+            raise signals.exception() from None
         finally:
-            over = True
-            for number, handler in before.items() if not first else ():  # after one signal no other counts
+            signals.over = True
+            for number, handler in before.items() if not signals.first else ():  # after one signal no other counts
                 signal.signal(number, handler)
 
 

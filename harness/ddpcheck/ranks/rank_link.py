@@ -1,11 +1,10 @@
-"""The driver's link to one rank: two connections, and memory files that show the progress of a stuck or dead rank."""
+"""The driver's link to one rank: two connections, and the memory files of a stuck or dead rank."""
 
 from __future__ import annotations
 
 import os
 import signal
 import socket
-import struct
 import time
 from collections.abc import Iterable
 from contextlib import suppress
@@ -14,13 +13,12 @@ from typing import Any
 from ..job import Job
 from ..launchers.launcher import Launched
 from ..launchers.mpi_segments import Segment, remove_segments, segments_of
-from ..launchers.orphaned_processes import Inode
 from ..launchers.process_handles import end_process, is_stopped, open_process, queued
 from ..storage import codec
 from ..trace import RankTrace, Record, rank_from_plain
 from .channel import Channel, ChannelClosed
+from .memory_files import open_memory_files
 
-_PROGRESS = struct.Struct("qq")
 _ANSWER_WITHIN = 1.5
 
 
@@ -34,15 +32,9 @@ class RankLink:
         self.host: str = str(hello["host"])
         self._sentinel = sentinel
         here = self.host == socket.gethostname()
-        self._files = _open_files(self.pid, hello["files"]) if here else []
+        self.files = open_memory_files(self.pid, hello["files"]) if here else None
         self._process = open_process(self.pid) if here else None
         self._segments: set[Segment] = set()
-
-    @property
-    def files(self) -> set[Inode]:
-        """Device and inode of the rank's memory files, which its forked children hold open too."""
-        found = [os.fstat(file) for file in self._files]
-        return {(file.st_dev, file.st_ino) for file in found}
 
     def remember(self) -> None:
         """Record the files and segments that would remain if the rank were killed."""
@@ -64,7 +56,7 @@ class RankLink:
             with suppress(OSError):
                 signal.pidfd_send_signal(self._process, signal.SIGUSR1)
             time.sleep(0.1)  # faulthandler writes in its signal handler, without any event when it is done
-            stack += "\n" + self._stack()
+            stack += f"\n{self.files.stacks()}"
         return RankTrace(self.rank, "hung", self._entered(job), stack=stack.rstrip())
 
     def ending(self, launched: Launched) -> str:
@@ -77,8 +69,9 @@ class RankLink:
     def obituary(self, job: Job | None, launched: Launched) -> RankTrace:
         """Return the trace of a rank whose connection broke."""
         seen = time.monotonic()
-        text = "\n".join(part for part in (launched.output(), self._stack(), self.ending(launched)) if part)
-        return RankTrace(self.rank, "died", self._entered(job), text, failed_at=seen, elsewhere=not self._files)
+        stacks = self.files.stacks() if self.files else ""
+        text = "\n".join(part for part in (launched.output(), stacks, self.ending(launched)) if part)
+        return RankTrace(self.rank, "died", self._entered(job), text, failed_at=seen, elsewhere=self.files is None)
 
     def kill(self) -> None:
         """Kill the rank if it is on this host. A rank on another host ends itself when its connections break."""
@@ -90,36 +83,30 @@ class RankLink:
         remove_segments(self._segments)
         self.jobs.close()
         self._sentinel.close()
-        for file in self._files:
-            os.close(file)
-        self._files = []
+        if self.files:
+            self.files.close()
+            self.files = None
         if self._process is not None:
             os.close(self._process)
             self._process = None
 
     def progress(self) -> tuple[int, int] | None:
         """Return the Job position of the operation entered last, and the count of operations entered; None on another host."""
-        if not self._files:
-            return None
-        position, entered = _PROGRESS.unpack(os.pread(self._files[0], _PROGRESS.size, 0))
-        return int(position), int(entered)
+        return self.files.progress() if self.files else None
 
     def is_stopped(self) -> bool:
         """Whether a signal such as SIGSTOP holds the process; False if it is on another host."""
-        return bool(self._files) and is_stopped(self.pid)
+        return self.files is not None and is_stopped(self.pid)
 
     def queued(self) -> dict[int, float]:
         """Return the seconds that each thread of the rank waited for a processor; empty if the system does not tell."""
-        return queued(self.pid) if self._files else {}
+        return queued(self.pid) if self.files else {}
 
     def _entered(self, job: Job | None) -> tuple[Record, ...]:
         position, _ = self.progress() or (-1, 0)
         if job is None or not 0 <= position < len(job.operations):
             return ()
         return (Record(position, job.operations[position].kind, 0.0, None, {}),)
-
-    def _stack(self) -> str:
-        return os.pread(self._files[1], 20000, 0).decode(errors="replace").strip() if self._files else ""
 
 
 def asked(links: Iterable[RankLink], job: Job | None) -> dict[int, RankTrace]:
@@ -128,11 +115,3 @@ def asked(links: Iterable[RankLink], job: Job | None) -> dict[int, RankTrace]:
     for link in each:
         link.ask()
     return {link.rank: link.report(job) for link in each}
-
-
-def _open_files(pid: int, numbers: list[int]) -> list[int]:
-    """Open the rank's unnamed memory files, which stay readable after its death."""
-    try:
-        return [os.open(f"/proc/{pid}/fd/{number}", os.O_RDONLY | os.O_CLOEXEC) for number in numbers]
-    except OSError:
-        return []

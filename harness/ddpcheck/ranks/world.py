@@ -128,7 +128,7 @@ class LaunchedRanks:
             links, self.links = self.links, []
         for link in links:
             link.kill()
-        files = set[Inode]().union(*(link.files for link in links))
+        files = set[Inode]().union(*(link.files.inodes for link in links if link.files))
         launched, self._launched = self._launched, None
         if launched is not None:
             launched.kill()
