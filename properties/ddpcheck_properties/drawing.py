@@ -151,6 +151,15 @@ def for_each(
     raise with_bytes_sent(session, finding)
 
 
+def finding_on(session: Session, job: Job, judge: Judge) -> Finding | None:
+    """The Finding on one more Job, which tells causes apart; None if all is right."""
+    try:
+        judge(job, session.run(job))
+    except Finding as finding:
+        return finding
+    return None
+
+
 def _makes_smaller(session: Session) -> bool:
     return session.shrinks and not session.brief
 

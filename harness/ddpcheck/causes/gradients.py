@@ -35,6 +35,13 @@ LOSS_DIVIDED_BY_WORLD_SIZE = Kind(
     "The loss is divided by the world size, {world_size}, before anything is reduced.",
     world_size=int,
 )
+DIVIDED_IN_EVERY_BACKWARD = Kind(
+    "divided-in-every-backward",
+    "Each backward inside no_sync divides the gradients accumulated so far by the world size, {world_size}.",
+    because="Gradients of the first backward are divided twice after the second.",
+    look="gradient hooks that divide before the reduction, and also run where nothing is reduced",
+    world_size=int,
+)
 
 SHARED_PART_REPLACES = Kind(
     "shared-part-replaces",
@@ -92,6 +99,12 @@ RANKS_WITHOUT_SAMPLES_LEFT_OUT = Kind(
 UNUSED_RANKS_LEFT_OUT = Kind(
     "unused-ranks-left-out",
     "{ranks:Rank #, whose gradient is zero here, is|Ranks #, whose gradients are zero here, are} left out of the mean.",
+    ranks=tuple[int, ...],
+)
+REDUCED_ONLY_IF_ALL_USE = Kind(
+    "reduced-only-if-all-use",
+    "A gradient is reduced only if all ranks have one: {ranks:rank # has|ranks # have} none, and others keep their own.",
+    look="the flags of used parameters: any rank's use must count, and ranks without a gradient need the mean, too",
     ranks=tuple[int, ...],
 )
 RANKS_MISSING = Kind(
@@ -308,6 +321,11 @@ ACCUMULATED_AVERAGED_EQUALLY = Kind(
 WEIGHT_SUM_STALE = Kind("weight-sum-stale", "The gradient is divided by the weights of an earlier batch.")
 WEIGHT_SUM_TRUNCATED = Kind(
     "weight-sum-truncated", "The sum of weights is truncated to an integer before the division."
+)
+WEIGHT_SUM_AT_LEAST_1 = Kind(
+    "weight-sum-at-least-1",
+    "The sum of weights that divides is at least 1: weights with a smaller sum count too little.",
+    look="max(sum, 1) or clamp(min=1), which are right for counts of tokens only; a sum of 0 needs a case of its own",
 )
 RANKS_BY_WEIGHT = Kind("ranks-counted-by-weight", "Ranks count by their sums of weights; they should count equally.")
 SUMMED_OVER_SAMPLES = Kind(

@@ -173,6 +173,16 @@ FIRST_SET_EPOCH_STAYS = Kind(
     "Until the sampler is read, only the first set_epoch() has an effect.",
 )
 
+END_BEGINS_AGAIN = Kind(
+    "end-of-epoch-begins-again",
+    "An epoch that was read to its end begins again after loading; nothing of it is left.",
+    look="a position taken modulo the number of samples, or 0 that stands for no position",
+)
+SET_EPOCH_DROPS_POSITION = Kind(
+    "set-epoch-drops-position",
+    "set_epoch() with the loaded epoch drops the loaded position; without this call it is kept.",
+    look="a set_epoch() that resets the position even if the epoch stays the same",
+)
 POSITION_NOT_RESTORED = Kind(
     "position-not-restored",
     "The resumed epoch starts at its first sample: the position is not saved, or not used.",

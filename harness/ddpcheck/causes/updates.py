@@ -56,6 +56,14 @@ STEPPED_FROM_INITIAL = Kind(
     "master-copy-not-loaded",
     "The step begins at the new replica's initial value: a master copy is not loaded.",
 )
+STATE_SAVED_IN = Kind(
+    "state-saved-in",
+    "The saved state has fewer bits than {given}, as in {dtype}: values are rounded when they are saved or loaded.",
+    because="Values were right before the state was saved.",
+    look="casts in state() and load_state(), and the dtype of the file",
+    given=str,
+    dtype=str,
+)
 OPTIMIZER_STATE_LOST = Kind("optimizer-state-lost", "The optimizer state is lost: momentum restarts from zero.")
 ZERO_STEP_BEFORE = Kind(
     "zero-step-before", "A step with a gradient of zero came before: the optimizer state is not new."
@@ -148,6 +156,12 @@ NORM_IS_SUM_OF_NORMS = Kind(
 )
 NORM_SQUARED_AGAIN = Kind("norm-squared-again", "The parameters' squared norms are squared once more.")
 NORM_COUNTS_TWICE = Kind("norm-counts-twice", "The norm counts the gradient of {parameter} twice.", parameter=str)
+NORM_COUNTS_USES = Kind(
+    "norm-counts-uses",
+    "The norm counts a tied parameter, {parameters}, once for each layer that uses it.",
+    look="the loop over layers that collects gradients",
+    parameters=tuple[str, ...],
+)
 NORM_LEAVES_OUT = Kind(
     "norm-leaves-out", "The norm leaves out the gradient of {parameters}.", parameters=tuple[str, ...]
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import combinations
+from types import MappingProxyType
 
 import numpy as np
 
@@ -15,12 +16,15 @@ from .arrays import Alternatives
 
 def of_norm(origin: Norm) -> Alternatives:
     """The norm on every rank for each mistake."""
-    own = {name: origin.history.own(name) for name in origin.names}
-    return norms_of({name: gradient for name, gradient in own.items() if gradient is not None}, origin.max_norm)
+    own = {name: origin.history.own(name) for name in origin.uses}
+    used = {name: gradient for name, gradient in own.items() if gradient is not None}
+    return norms_of(used, origin.max_norm, origin.uses)
 
 
-def norms_of(own: Mapping[str, Array], limit: float) -> Alternatives:
-    """The norm on every rank for each mistake. own: each rank's gradients, by name, with the ranks as first axis."""
+def norms_of(own: Mapping[str, Array], limit: float, uses: Mapping[str, int] = MappingProxyType({})) -> Alternatives:
+    """The norm on every rank for each mistake. own: each rank's gradients, by name, with the ranks as first axis. uses: the
+    number of layers that use each parameter.
+    """
     flat = {name: gradient.reshape(len(gradient), -1) for name, gradient in own.items()}
     if not flat:
         return ()
@@ -31,7 +35,9 @@ def norms_of(own: Mapping[str, Array], limit: float) -> Alternatives:
     squares = {name: (gradient.mean(axis=0) ** 2).sum() for name, gradient in flat.items()}
     norms = np.sqrt([*squares.values()])
     size = len(local)
+    tied = tuple(name for name in squares if uses.get(name, 1) > 1)
     told = [
+        *((causes.NORM_COUNTS_USES(parameters=tied), _by_uses(squares, uses)),) * bool(tied),
         (causes.NORM_IS_LARGEST(), abs(mean).max(initial=0.0)),
         (causes.NORM_IS_SUM(), abs(mean).sum()),
         (causes.NORM_IS_SUM_OF_NORMS(), norms.sum()),
@@ -57,6 +63,11 @@ def norms_of(own: Mapping[str, Array], limit: float) -> Alternatives:
         (causes.NORM_SQUARE(), np.full_like(local, norm**2)),
         (causes.NORM_OF_ONE(), np.full_like(local, norms.max())),
     )
+
+
+def _by_uses(squares: Mapping[str, float], uses: Mapping[str, int]) -> float:
+    """The norm that counts each parameter once for every layer that uses it."""
+    return float(np.sqrt(sum(uses[name] * square for name, square in squares.items())))
 
 
 def _of_layers(names: Iterable[str]) -> Iterator[list[str]]:

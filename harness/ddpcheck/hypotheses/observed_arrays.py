@@ -16,6 +16,8 @@ from ..seeded_values import Array
 
 _ONE_FACTOR = {values.WRONG_FACTOR.id, values.WRONG_DIVISOR.id, values.LOSS_SCALE_KEPT.id}
 """Causes that are one factor for all elements."""
+_OWN = {values.NOT_REDUCED.id, gradients.UNUSED_RANKS_LEFT_OUT.id}
+"""Causes of a gradient that may be this rank's own."""
 
 
 @dataclass(frozen=True)
@@ -56,9 +58,34 @@ def other_ranks_gradient(of: WrongArrays) -> tuple[Cause, ...]:
     if of.what != "gradients" or not values.NOT_REDUCED.explains(of.told) or len(of.got) == 1:
         return ()
     first = min(of.wrong[of.name])
-    shown: list[Any] = [seen.get(of.name) for seen in of.got]
-    same = all(array is not None and np.array_equal(array, shown[first]) for array in shown)
+    same = _alike([seen.get(of.name) for seen in of.got])
     return (gradients.OTHER_RANKS_VALUE(rank=first), *of.told[1:]) if same else ()
+
+
+def reduced_only_if_all_use(of: WrongArrays) -> tuple[Cause, ...]:
+    """The ranks that used the parameter keep their own gradients, and the others have none."""
+    if of.what != "gradients" or not any(cause.id in _OWN for cause in of.told):
+        return ()
+    entry, shown = of.entries[of.name], [seen.get(of.name) for seen in of.got]
+    without = tuple(rank for rank in entry.ranks if shown[rank] is None and entry.presence[rank] == "there")
+    held = [shown[rank] for rank in entry.ranks if shown[rank] is not None]
+    averaged = len(held) > 1 and _alike(held)
+    return (gradients.REDUCED_ONLY_IF_ALL_USE(ranks=without), *of.told) if without and not averaged else ()
+
+
+def equal_on_all_ranks(of: WrongArrays) -> tuple[Cause, ...]:
+    """All ranks have made the same update, so none has used its own gradient."""
+    others = tuple(cause for cause in of.told if cause.id != updates.UPDATED_BY_OWN.id)
+    if of.what != "parameters" or not others or len(others) == len(of.told):
+        return ()
+    entry = of.entries[of.name]
+    shown = [of.got[rank].get(of.name) for rank in entry.ranks]
+    return others if entry.alike and len(shown) > 1 and _alike(shown) else ()
+
+
+def _alike(arrays: Sequence[Any]) -> bool:
+    """Whether all of them exist and are equal."""
+    return all(array is not None and np.array_equal(array, arrays[0]) for array in arrays)
 
 
 def others_are_averaged(of: WrongArrays) -> tuple[Cause, ...]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import takewhile
 
-from ..causes import Cause, gradients, operations, values
+from ..causes import Cause, gradients, operations, updates, values
 from ..causes import programs as causes
 from ..job import (
     Backward,
@@ -135,6 +135,17 @@ def just_done(of: WrongInJob) -> Cause | None:
         return None
     done = _DISTURBS.get(type(of.job.operations[of.position - 1]))
     return causes.CHANGES_GRADIENTS(operation=done) if done else None
+
+
+def state_in_few_bits(of: WrongInJob) -> Cause | None:
+    """Trained values had all bits until a state was saved and loaded."""
+    few = next((cause for cause in of.told if cause.id == values.FEWER_BITS.id), None)
+    loads = [index for index, operation in enumerate(of.done) if isinstance(operation, Resume)]
+    before = of.done[: loads[0]] if loads else ()
+    trained = any(isinstance(operation, Observe) for operation in before[_last_backward(before) + 1 :])
+    if few is None or not trained:
+        return None
+    return updates.STATE_SAVED_IN(given=str(few.get("given")), dtype=str(few.get("dtype")))
 
 
 def gradients_taken(of: WrongInJob) -> tuple[Cause, ...]:

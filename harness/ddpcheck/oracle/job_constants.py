@@ -68,9 +68,9 @@ class Case:
         weighing = np.array(padded, self.model.dtype).astype(np.float64) if weights else None
         return Shards(inputs[index], targets[index], counts, active, together, weights=weighing)
 
-    def shared(self, name: str) -> bool:
-        """Whether several layers use this parameter."""
-        return len(self._users[name]) > 1
+    def uses(self, name: str) -> int:
+        """The number of layers that use this parameter: more than one if it is tied."""
+        return len(self._users[name])
 
     def used(self, name: str, shards: Shards) -> Array:
         """The ranks whose forward passes use this parameter: bool (ranks,)."""

@@ -99,7 +99,8 @@ class Oracle:
         elif isinstance(op, ops.Step):
             self._step()
         elif isinstance(op, ops.Clip):
-            norm = Norm(self._history, tuple(self.learned), op.max_norm)
+            uses = {name: self.case.uses(name) for name in self.learned}
+            norm = Norm(self._history, uses, op.max_norm)
             moment = replace(moment, numbers={"norm": self._clip(op.max_norm)}, made_of=norm)
         elif isinstance(op, ops.Predict):
             promised = (0,) if self.case.batch_norms and self.weights.apart else self.case.everyone

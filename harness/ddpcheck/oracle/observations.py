@@ -33,7 +33,7 @@ def gradients_shown(
         inside = gradient.pending is not None
         origin = None
         if history.knows(name):
-            shared = case.shared(name)
+            shared = case.uses(name) > 1
             origin = Accumulated(
                 name, history, exact, case.described[name].dtype, shared, inside, weighted, gradients.clipped, by_weight,
                 None if trained else case,

@@ -133,8 +133,8 @@ class Losses:
 
 @dataclass(frozen=True, slots=True)
 class Norm:
-    """The norm of gradients that a clip returns. names: of their parameters."""
+    """The norm of gradients that a clip returns. uses: the number of layers that use each of their parameters."""
 
     history: History
-    names: tuple[str, ...]
+    uses: Mapping[str, int]
     max_norm: float

@@ -52,7 +52,7 @@ class RankLink:
         with suppress(TimeoutError, ChannelClosed):
             return rank_from_plain(codec.decode(self._sentinel.receive()))
         stack = "it does not answer: it is stopped, or inside a call that holds the interpreter's lock"
-        if self._process is not None:
+        if self.files and self._process is not None:
             with suppress(OSError):
                 signal.pidfd_send_signal(self._process, signal.SIGUSR1)
             time.sleep(0.1)  # faulthandler writes in its signal handler, without any event when it is done

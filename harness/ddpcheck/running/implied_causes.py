@@ -108,6 +108,7 @@ _NORMS = (
     updates.NORM_IS_SUM_OF_NORMS,
     updates.NORM_SQUARED_AGAIN,
     updates.NORM_COUNTS_TWICE,
+    updates.NORM_COUNTS_USES,
     updates.NORM_LEAVES_OUT,
     updates.NORM_AFTER_CLIP,
     updates.NORM_STALE,

@@ -22,7 +22,7 @@ from ddpcheck.job import (
 )
 from ddpcheck.verdict import Finding
 
-from ..drawing import for_each
+from ..drawing import finding_on, for_each
 from ..strategies_collectives import Reduction, exact_tensor, fitting_reductions
 from .call_forms import large_rows, usual
 from .comparison import results_hold_and_arguments_stay
@@ -84,11 +84,7 @@ def _at_once(world: int, reduced: list[AllReduce], others: list[Operation], orde
 
 def _right_with_an_array_for_each(session: Session, job: Job) -> bool:
     apart = replace(job, operations=tuple(map(_with_its_own, job.operations)))
-    try:
-        results_hold_and_arguments_stay(apart, session.run(apart))
-    except Finding:
-        return False
-    return True
+    return finding_on(session, apart, results_hold_and_arguments_stay) is None
 
 
 def _with_its_own(operation: Operation) -> Operation:

@@ -83,7 +83,7 @@ def _each_its_own(job: Job, trace: Trace) -> None:
             assertions.that(
                 alike <= BY_CHANCE,
                 f"rank {rank}, {FEW} numbers in a call for each: got {alike} that are {whose}, but should be others",
-                first_cause(OF_SINGLE_NUMBERS, RepeatedSingly(at_once, BY_CHANCE)),
+                first_cause(OF_SINGLE_NUMBERS, RepeatedSingly(at_once, all_at_once, BY_CHANCE)),
             )
         of_rank = OtherCommonNumbers(rank, common[rank], common[0], all_at_once[rank], all_at_once[0])
         assertions.that(

@@ -12,6 +12,7 @@ from hypothesis.strategies import DrawFn
 
 from ddpcheck import assertions
 from ddpcheck.causes import replicas as causes
+from ddpcheck.causes.gradients import LOSS_DIVIDED_BY_WORLD_SIZE
 from ddpcheck.check_levels import Level
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, needs
@@ -24,10 +25,11 @@ from ddpcheck.trace import Trace
 from ddpcheck.verdict import Finding
 
 from .. import explicit_examples
-from ..drawing import for_all, for_each
+from ..drawing import finding_on, for_all, for_each
 from ..explicit_examples import fitting, window
 from ..strategies import GRADIENTS, PARAMETERS, SEEDS, choice, models, sgd, shards, training_job
 from .comparison import as_one_process, ended_inside
+from .local_causes import causes_of_two_inside
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session
@@ -40,7 +42,13 @@ def check_gradients_inside_no_sync_are_local(session: Session) -> None:
     jobs = [explicit_examples.accumulation(world, (2, 2, 2), look=True)]
     if promised.replica.uneven_batches == "equal_weight":
         jobs += [running_dry(world), running_dry(world, all_at_last=True)]
-    for_all(session, windows(world, promised, look=True), as_one_process(promised), examples=fitting(session, jobs))
+    try:
+        for_all(session, windows(world, promised, look=True), as_one_process(promised), examples=fitting(session, jobs))
+    except Finding as finding:
+        told = finding.diagnosis.causes
+        if not LOSS_DIVIDED_BY_WORLD_SIZE.explains(told):
+            raise
+        raise finding.blaming(causes_of_two_inside(session) or told) from None
 
 
 @law("accumulation", needs.replica, needs.replica.no_sync)
@@ -118,11 +126,8 @@ def _is_right_without_exceptions(session: Session, finding: Finding) -> bool:
     backwards = (
         replace(each, interrupted=()) if isinstance(each, Backward) else each for each in finding.job.operations
     )
-    try:
-        for_each(session, [replace(finding.job, operations=tuple(backwards))], as_one_process(session.capabilities))
-    except Finding:
-        return False
-    return True
+    job = replace(finding.job, operations=tuple(backwards))
+    return finding_on(session, job, as_one_process(session.capabilities)) is None
 
 
 @law("accumulation", needs.replica, needs.replica.two_forwards)

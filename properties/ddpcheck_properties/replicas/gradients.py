@@ -12,6 +12,7 @@ import numpy as np
 from ddpcheck import assertions
 from ddpcheck.causes import replicas as causes
 from ddpcheck.causes.gradients import ACCUMULATED_SURVIVES_ZERO_GRAD
+from ddpcheck.causes.values import SUMMED_NOT_AVERAGED
 from ddpcheck.check_levels import Level
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, Determinism, needs
@@ -28,10 +29,11 @@ from ddpcheck.trace import Trace
 from ddpcheck.verdict import Finding
 
 from .. import explicit_examples
-from ..drawing import Judge, for_all, for_each
+from ..drawing import Judge, finding_on, for_all, for_each
 from ..explicit_examples import fitting
 from ..strategies import GRADIENTS, PARAMETERS, models, shards, training_job, training_jobs
 from .comparison import as_one_process, when
+from .local_causes import causes_of_two_inside
 from .shown_values import by_shown_values
 
 if TYPE_CHECKING:
@@ -99,20 +101,19 @@ def check_gradients_are_the_mean_of_local_gradients(session: Session) -> None:
 
 
 def _without_local_backward(session: Session, finding: Finding) -> Finding:
-    """The finding; at world size 2, a sum in place of a mean looks like the backward inside no_sync, counted again. The
-    Job without that backward tells which.
+    """The finding; at world size 2, a sum in place of a mean looks like the backward inside no_sync, counted again, and
+    at any world size like local gradients that are divided. Jobs with one kind of backward tell which.
     """
     job, told = finding.job, finding.diagnosis.causes
     survives = [cause for cause in told if ACCUMULATED_SURVIVES_ZERO_GRAD.explains([cause])]
-    if job is None or not survives:
-        return finding
     others = tuple(cause for cause in told if cause not in survives)
+    if job is None or not (survives or SUMMED_NOT_AVERAGED.explains(others)):
+        return finding
     alone = replace(job, operations=job.operations[len(job.operations) // 2 :])
-    try:
-        as_one_process(session.capabilities)(alone, session.run(alone))
-    except Finding as wrong:
+    wrong = finding_on(session, alone, as_one_process(session.capabilities))
+    if wrong is not None:
         return finding.blaming(wrong.diagnosis.causes or others)
-    return finding.blaming(*survives, *others)
+    return finding.blaming(causes_of_two_inside(session) or (*survives, *others))
 
 
 @law("gradients", needs.replica, needs.ranks(2), needs.world.determinism(Determinism.BETWEEN_RANKS), level=Level.BASIC)

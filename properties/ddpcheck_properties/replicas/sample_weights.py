@@ -44,7 +44,12 @@ def check_sample_weights_are_normalised_per_rank(session: Session) -> None:
 
 def _weigh(session: Session) -> None:
     world, promised = session.world_size, session.capabilities
-    jobs = [weighted_steps(world), masked(world), accumulated(world, no_sync=promised.has(ReplicaMethod.NO_SYNC))]
+    jobs = [
+        weighted_steps(world),
+        light(world),
+        masked(world),
+        accumulated(world, no_sync=promised.has(ReplicaMethod.NO_SYNC)),
+    ]
     if promised.has(ReplicaMethod.NO_SYNC):
         jobs.append(masked_windows(world, each=promised.replica.sample_weights == "equal_ranks"))
     if promised.replica.uneven_batches == "equal_weight":
@@ -63,6 +68,12 @@ def weighted_steps(world_size: int) -> Job:
     rounds = [_growing(world_size, number) for number in range(3)]
     model = mlp((2, 3, 2), activation="tanh")
     return _trained(world_size, model, rounds, OptimizerSpec(lr=0.125, momentum=0.5))
+
+
+def light(world_size: int) -> Job:
+    """Weights that sum to less than 1 over all ranks, which a floor of the divisor changes."""
+    weights = tuple(tuple(weight / (8 * world_size) for weight in ranks) for ranks in _growing(world_size, 0))
+    return _trained(world_size, mlp((2, 3, 2), activation="tanh"), [weights], OptimizerSpec(lr=0.125))
 
 
 def of_other_sizes(world_size: int) -> Job:

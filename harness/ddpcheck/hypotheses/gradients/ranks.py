@@ -13,6 +13,8 @@ from .contributions import Contributions, named
 
 _RANKS = 6
 """For up to this many ranks all subsets are tried."""
+_TWO = 2
+"""Backwards of which the first and the last are all."""
 
 
 def parts_of_others_missing(made: Contributions, expected: Array, rank: int) -> WhatIf:
@@ -74,6 +76,9 @@ def loss_scaled_by_world_size(made: Contributions, expected: Array, rank: int) -
     if made.inside:
         yield causes.LOSS_MULTIPLIED_BY_WORLD_SIZE(world_size=size), size * expected
         yield causes.LOSS_DIVIDED_BY_WORLD_SIZE(world_size=size), expected / size
+        if made.backwards == _TWO:
+            last = made.last[rank] / size
+            yield causes.DIVIDED_IN_EVERY_BACKWARD(world_size=size), (expected - made.last[rank]) / size**2 + last
 
 
 def ranks_left_out(made: Contributions, expected: Array, rank: int) -> WhatIf:

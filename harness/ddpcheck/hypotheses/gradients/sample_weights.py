@@ -22,6 +22,8 @@ def losses_weighed_wrong(forward: Pass, losses: Array) -> Iterator[tuple[Cause, 
         return
     sums, counts = weights.sum(axis=1), np.maximum(forward.shards.counts, 1)
     total, world = sums.sum() or 1.0, len(sums)
+    if total < 1:
+        yield causes.WEIGHT_SUM_AT_LEAST_1(), losses * sums
     yield causes.WEIGHTS_IGNORED(), weighted(forward, None).losses
     yield causes.WEIGHTS_AS_MASK(), weighted(forward, 1.0 * (weights > 0)).losses
     yield causes.WEIGHTS_OF_RANK_0(), weighted(forward, weights[:1].repeat(world, 0)).losses
@@ -55,6 +57,9 @@ class SampleWeights:
         if not self.by_weight and own[sums == 0].any():
             kept = by_rank(sums > 0, own)
             yield causes.WEIGHTLESS_RANK_LOSES(), (own * kept).mean(axis=0)
+        if total < 1:
+            yield causes.WEIGHT_SUM_AT_LEAST_1(), np.tensordot(sums, own, 1)
+            yield causes.WEIGHT_SUM_AT_LEAST_1(), (own * by_rank(sums, own)).mean(axis=0)
         if self.by_weight:
             yield causes.WEIGHTED_MEANS_EQUAL(), own.mean(axis=0)
             yield causes.WEIGHTED_MEANS_BY_SIZE(due="count by sums of weights"), np.tensordot(sizes, own, 1)

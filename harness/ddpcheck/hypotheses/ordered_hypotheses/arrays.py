@@ -81,6 +81,8 @@ OF_A_MISSING_GRADIENT = (
 OF_ONE_OF_SEVERAL_ARRAYS = (
     observed_arrays.no_gradients_anywhere,
     observed_arrays.other_ranks_gradient,
+    observed_arrays.reduced_only_if_all_use,
+    observed_arrays.equal_on_all_ranks,
     observed_arrays.others_are_averaged,
     observed_arrays.as_alone,
 )

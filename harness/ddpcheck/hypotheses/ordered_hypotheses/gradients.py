@@ -52,6 +52,7 @@ OF_A_GRADIENT = (
 
 OF_A_VALUE_IN_A_JOB = (
     programs.just_done,
+    programs.state_in_few_bits,
     programs.gradients_taken,
     programs.window_counted,
     programs.window_ended_by,

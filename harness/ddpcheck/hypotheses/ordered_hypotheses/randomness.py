@@ -43,6 +43,7 @@ OF_SINGLE_COMMON_NUMBERS = (
 """Of such numbers that are drawn one by one."""
 
 OF_SINGLE_NUMBERS = (
+    repeats.common_is_one_ranks,
     repeats.single_from_shared,
     repeats.rank_not_in_seed,
 )

@@ -92,6 +92,7 @@ OF_AN_UNTOLD_ORDER = (
 OF_ANOTHER_PIECE = (
     resuming.loaded_position_not_saved,
     resuming.position_of_epoch_before,
+    resuming.end_begins_again,
     resuming.position_not_restored,
     resuming.state_narrowed,
     resuming.rest_reshuffled,

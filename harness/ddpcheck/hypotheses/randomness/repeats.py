@@ -14,10 +14,19 @@ from ...seeded_values import Array
 
 @dataclass(frozen=True)
 class RepeatedSingly:
-    """Numbers, drawn one by one, of which a rank or several share more than `by_chance`. at_once: in one call, by rank."""
+    """Numbers, drawn one by one, of which a rank or several share more than `by_chance`. at_once, common: own and common
+    numbers of one call, by rank.
+    """
 
     at_once: Sequence[Array]
+    common: Sequence[Array]
     by_chance: int
+
+
+def common_is_one_ranks(of: RepeatedSingly) -> Cause | None:
+    """In one call, too, some rank's own numbers are the common ones."""
+    same = any(np.isin(own, common).sum() > of.by_chance for own, common in zip(of.at_once, of.common, strict=True))
+    return causes.COMMON_IS_ONE_RANKS() if same else None
 
 
 def single_from_shared(of: RepeatedSingly) -> Cause | None:

@@ -70,6 +70,11 @@ def position_of_epoch_before(of: OtherPiece) -> Cause | None:
     return causes.POSITION_OF_EPOCH_BEFORE() if of.read.used and not of.piece and of.should else None
 
 
+def end_begins_again(of: OtherPiece) -> tuple[Cause, ...]:
+    ended = of.begins_again and of.at and not of.rest
+    return (causes.END_BEGINS_AGAIN(), causes.POSITION_NOT_RESTORED().but("possible")) if ended else ()
+
+
 def position_not_restored(of: OtherPiece) -> Cause | None:
     return causes.POSITION_NOT_RESTORED() if of.begins_again and of.at else None
 

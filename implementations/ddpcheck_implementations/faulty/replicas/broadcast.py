@@ -28,6 +28,7 @@ from ..engine.replicas import (
     not_broadcast,
     not_saved,
     nothing,
+    saved,
 )
 from ..registry import invented
 
@@ -92,6 +93,10 @@ def statistics_averaged(replica: PlainReplica, batch_size: int) -> None:
 def parameters_rounded_to_float32(replica: PlainReplica) -> None:
     for parameter in replica.network.parameters.values():
         parameter[...] = parameter.astype(np.float32)
+
+
+def in_float32(values: Array) -> Array:
+    return values.astype(np.float32) if values.dtype == np.float64 else values
 
 
 @fault("statistics-of-the-largest-batch", RUNNING, cause="statistics-continue-from-rank")
@@ -180,6 +185,9 @@ table(
     Fault("checkpoint-without-momentum", "A checkpoint lacks the optimizer's state.",
           where=always, effect=not_saved("optimizer."),
           caught_by=(RESUMED, "check_resumed_training_is_exact"), cause="optimizer-state-lost"),
+    Fault("checkpoint-in-float32", "A checkpoint has float64 parameters and optimizer state in float32.",
+          where=always, effect=saved("", in_float32),
+          caught_by=RESUMED, cause="state-saved-in"),
     Fault("load-after-broadcast", "Only rank 0 loads a saved state.",
           where=~on_rank(0), effect=in_place_of("load_state")(nothing),
           caught_by=RESUMED, cause="state-not-loaded", seen_in=("horovod/horovod#1774",)),

@@ -134,6 +134,13 @@ def largest_id_looked_for(replica: PlainReplica, batch: Batch) -> None:
     batch.inputs.max()
 
 
+@after("backward")
+def divided_where_nothing_is_reduced(replica: PlainReplica, batch: Batch) -> None:
+    """Like a gradient hook that divides before the reduction, and also runs inside no_sync()."""
+    if not replica.syncing:
+        replica.local = {name: np.asarray(each / replica.world, each.dtype) for name, each in replica.local.items()}
+
+
 @fault("no-samples-no-forward", UNEVEN, seen_in=("pytorch/pytorch#38174",), cause="no-samples-not-handled")
 class NoForward(PlainReplica):
     """A rank without samples skips the forward pass, and with it the broadcast of buffers."""
@@ -161,6 +168,10 @@ table(
     Fault("loss-times-world", "The gradient is that of the loss times the world size.",
           where=always, effect=loss_times_world_size,
           caught_by=(LOCAL, EXACT), cause="loss-multiplied-by-world-size", seen_in=("neuralmagic/sparseml#135",)),
+    Fault("hooks-divide-inside-no-sync",
+          "Each backward inside no_sync divides all gradients accumulated so far by the world size.",
+          where=always, effect=divided_where_nothing_is_reduced,
+          caught_by=LOCAL, cause="divided-in-every-backward"),
     Fault("gradient-ends-at-a-layer-without-parameters", "No gradient passes through a layer without parameters.",
           where=always, effect=no_derivative_of_delays,
           caught_by=WAITING, cause="never-written", world_size=1),

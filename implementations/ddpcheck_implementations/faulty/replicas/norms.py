@@ -10,6 +10,7 @@ import numpy as np
 
 from ddpcheck.seeded_values import Array
 
+from ...numpy_network.layers import Linear
 from ..base import PlainReplica, fault
 from ..engine.circumstances import Circumstance, always
 from ..engine.fault import Fault, table
@@ -39,6 +40,13 @@ def of_elements(number: Callable[[Array], Any]) -> Callable[[PlainReplica], floa
         return float(number(np.concatenate([gradient.ravel() for gradient in replica._shown().values()])))
 
     return measured
+
+
+def norm_over_layers(replica: PlainReplica) -> float:
+    """Collect gradients layer by layer."""
+    layers = [layer.name for layer in replica.network._layers if isinstance(layer, Linear)]
+    each = {name: squares([gradient]) for name, gradient in replica._shown().items()}
+    return math.sqrt(sum(max(1, layers.count(name.rpartition(".")[0])) * square for name, square in each.items()))
 
 
 def largest_element(elements: Array) -> float:
@@ -118,6 +126,10 @@ table(
     Fault("first-parameter-twice-in-the-norm", "The clipping norm counts the first parameter twice.",
           where=always, effect=combined(root_of_squares_with_the_first_twice),
           caught_by=CLIPPED, cause="norm-counts-twice"),
+    Fault("tied-parameters-in-the-norm-of-each-layer",
+          "The clipping norm counts a tied parameter once for each layer that uses it.",
+          where=always, effect=clipped_by(norm_over_layers),
+          caught_by=CLIPPED, cause="norm-counts-uses"),
     Fault("norm-is-the-largest-element", "The clipping norm is the largest absolute element.",
           where=always, effect=clipped_by(of_elements(largest_element)),
           caught_by=CLIPPED, cause="norm-is-largest"),

@@ -62,6 +62,11 @@ def share_of_all_whole_weights(replica: Weighing, batch: Batch) -> float:
     return _sum(batch) * replica.world / _over_ranks(replica, np.trunc(_sum(batch)))
 
 
+def share_of_all_weights_of_at_least_1(replica: Weighing, batch: Batch) -> float:
+    """Guard against a division by zero as for counts of tokens."""
+    return _sum(batch) * replica.world / max(1.0, _over_ranks(replica, _sum(batch)))
+
+
 def share_of_all_samples_with_weight(replica: Weighing, batch: Batch) -> float:
     assert batch.weights is not None
     own = float((batch.weights > 0).sum())
@@ -103,6 +108,10 @@ table(
           where=weighted,
           effect=in_place_of("counts")(share_of_all_whole_weights).of(Weighing),
           caught_by=BY_WEIGHT, cause="weight-sum-truncated", sample_weights="by_weight"),
+    Fault("sum-of-weights-at-least-1", "A sum of weights below 1 counts as 1.",
+          where=weighted,
+          effect=in_place_of("counts")(share_of_all_weights_of_at_least_1).of(Weighing),
+          caught_by=BY_WEIGHT, cause="weight-sum-at-least-1", sample_weights="by_weight"),
     Fault("ranks-count-by-unmasked-samples",
           "Ranks are weighted by their number of unmasked samples instead of their sum of weights.",
           where=weighted,

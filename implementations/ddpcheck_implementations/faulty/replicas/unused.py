@@ -11,7 +11,7 @@ from ddpcheck.contract.adapter import Batch
 from ddpcheck.models.spec import Linear, ModelSpec
 from ddpcheck.seeded_values import Array
 
-from ..base import PlainReplica, fault
+from ..base import PlainReplica, added, fault
 from ..engine.circumstances import always
 from ..engine.fault import Fault, table
 from ..engine.replicas import (
@@ -53,6 +53,15 @@ def divided_by_the_ranks_that_use_it(
         new = gradient - before.get(name, np.zeros_like(gradient))
         scaled = new * (replica.world / users[name]) if users[name] else new
         replica.synced[name] = np.asarray(gradient - new + scaled, gradient.dtype)
+
+
+@in_place_of("synchronise")
+def each_reduced_if_all_ranks_have_it(replica: PlainReplica, batch_size: int) -> None:
+    """The smallest flag of all ranks decides, not the largest."""
+    learned = replica.network.learned
+    users = replica.comm.all_reduce(np.array([name in replica.local for name in learned], np.float64))
+    names = [name for name, count in zip(learned, users, strict=True) if count == replica.world]
+    replica.synced = added(replica.synced, {name: replica.reduce(name, replica.local.pop(name)) for name in names})
 
 
 @in_place_of("used_somewhere")
@@ -161,6 +170,9 @@ table(
     Fault("unused-param-strands-bucket", "No gradient is reduced if any parameter lacks a gradient on some rank.",
           where=always, effect=reduced_if_all_are_there,
           caught_by=SOME, cause="not-reduced", seen_in=("pytorch/pytorch#128949",)),
+    Fault("smallest-flag-decides", "A gradient is reduced only if all ranks have one.",
+          where=always, effect=each_reduced_if_all_ranks_have_it,
+          caught_by=SOME, cause="reduced-only-if-all-use"),
     Fault("unused-rank-left-out-of-mean", "The sum is divided by the number of ranks that use the parameter.",
           where=always, effect=divided_by_the_ranks_that_use_it,
           caught_by=SOME, cause="unused-ranks-left-out"),

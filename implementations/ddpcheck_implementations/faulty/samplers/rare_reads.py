@@ -53,7 +53,7 @@ table(
 # fmt: on
 
 
-@sampler("setting-epoch-0-restarts-it", RESUMED, cause="position-not-restored")
+@sampler("setting-epoch-0-restarts-it", RESUMED, cause="set-epoch-drops-position")
 class ToldEpochZero(PlainSampler):
     """set_epoch() with the present epoch continues an interrupted epoch, except epoch 0."""
 

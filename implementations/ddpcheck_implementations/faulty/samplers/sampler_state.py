@@ -137,6 +137,24 @@ class LoadedStays(PlainSampler):
             self.loaded = False
 
 
+@sampler("set-epoch-drops-the-loaded-position", RESUMED, cause="set-epoch-drops-position")
+class SetEpochDropsPosition(PlainSampler):
+    """set_epoch() drops a loaded position even if the epoch stays the same."""
+
+    def set_epoch(self, epoch: int) -> None:
+        super().set_epoch(epoch)
+        self.begin = self.given = 0
+
+
+@sampler("end-of-epoch-taken-for-its-start", RESUMED, cause="end-of-epoch-begins-again")
+class EndTakenForStart(PlainSampler):
+    """A loaded position is taken modulo the number of samples."""
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        super().load_state(state)
+        self.begin = self.given = self.begin % max(1, len(self))
+
+
 @sampler("resumed-in-one-go")
 class LaysOutTheRest(PlainSampler):
     """Correct: the rest of the epoch is computed when the state is loaded."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 
 from ddpcheck.seeded_values import Array
@@ -25,6 +27,16 @@ class OfRank0(PlainStreams):
     def set_epoch(self, epoch: int) -> None:
         super().set_epoch(epoch)
         self.shared = np.random.default_rng((self.seed, epoch, 1))
+
+
+@streams("rank-0-draws-common-numbers", SINGLE, cause="common-numbers-of-one-rank")
+class Rank0DrawsCommon(PlainStreams):
+    """Rank 0's own stream has the seed of the common one."""
+
+    def set_epoch(self, epoch: int) -> None:
+        super().set_epoch(epoch)
+        if self.rank == 0:
+            self.own = copy.deepcopy(self.shared)
 
 
 @drawing_common
