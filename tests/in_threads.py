@@ -75,8 +75,10 @@ class ThreadCollectives:
         self.table, self.rank = table, rank
 
     def all_reduce(self, array: Array, op: str = "sum", *, group: Sequence[int] | None = None) -> Array:
-        assert op in ("sum", "mean")
+        assert op in ("sum", "mean", "max")
         parts = self.table.exchange(self.rank, array.copy())
+        if op == "max":
+            return np.asarray(np.max(parts, axis=0))
         total = parts[0].copy()
         for part in parts[1:]:
             total = total + part

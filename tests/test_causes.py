@@ -226,6 +226,12 @@ def test_fixed_point_leaves_few_digits_to_small_values(dtype: str) -> None:
     assert first(rounded, expected, Evidence(2)).id != "fixed-point"
 
 
+def test_integers_in_float32_are_not_in_fixed_point() -> None:
+    expected = (2.0**50 + 2.0**30 + 2.0**24) * np.array([1, 2, -1, 4, -1, -2, 1, -1])
+    got = expected.astype(np.float32).astype(np.float64)
+    assert first(got, expected, Evidence(1)).id == "fewer-bits"
+
+
 def test_nan_in_place_of_an_infinity_alone_is_told() -> None:
     expected = np.array([np.inf, 1.0, -np.inf])
     got = np.array([np.nan, 1.0, np.nan])

@@ -18,6 +18,8 @@ SUMS = 6
 """Additional bits of a sum compared with its terms."""
 _FIXED = {"f": 20, "d": 49}
 """By dtype, so many bits below its largest element an array that was not rounded has other bits."""
+_OF_FLOAT32 = 24
+"""Bits of float32's significand."""
 _COUNTED = 8
 """A counter that was rounded has counted at most as many steps since."""
 
@@ -51,6 +53,9 @@ def fixed_point(of: WrongArray) -> Iterator[Cause]:
     got, expected, size = of.got, of.expected, of.evidence.world_size
     if got.dtype.kind != "f" or not (np.isfinite(got).all() and np.isfinite(expected).all()):
         return
+    in_float32 = got.dtype.char == "d" and np.array_equal(got, got.astype(np.float32))
+    if in_float32 and (np.abs(got - expected) <= 2.0**-_OF_FLOAT32 * 2 * np.abs(expected)).all():
+        return  # small ones have as many digits as large ones
     for parts in dict.fromkeys((1, size)):  # a mean of multiples is a multiple after it is multiplied by the ranks
         whole = np.abs(got[got != 0].astype(np.float64) * parts)
         if parts > 1:
@@ -62,6 +67,8 @@ def fixed_point(of: WrongArray) -> Iterator[Cause]:
         unit = int((exponents - 53 + bits).min())  # the largest power of two that divides all
         largest, error = float(whole.max()), float(np.abs(got - expected).max()) * parts
         steps = np.log2(largest) - unit
+        if in_float32 and steps > _OF_FLOAT32:
+            return
         smaller = float(np.sum(np.log2(largest / whole).astype(int)))
         if steps <= _FIXED.get(got.dtype.char, 0) and smaller >= _MANY and error <= parts * 2.0**unit:
             yield values.FIXED_POINT(step=2.0**unit / parts)
