@@ -14,6 +14,21 @@ from ddpcheck.audit.event_journal import JournalReader  # noqa: E402  # it needs
 from ddpcheck.audit.recorded_process import Run, RunSettings  # noqa: E402
 from ddpcheck.audit.recorder import script_objects, torch_random_draws  # noqa: E402
 
+
+class Without(torch.Tensor):  # type: ignore[misc]  # torch is untyped here
+    """A tensor without a storage, as a DTensor."""
+
+    @staticmethod
+    def __new__(cls, inner: Any) -> Any:
+        made = torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype)
+        made.inner = inner
+        return made
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return func(*(each.inner if isinstance(each, cls) else each for each in args), **(kwargs or {}))
+
+
 ONES, WEIGHT = torch.ones(8), torch.ones(8, requires_grad=True)
 
 
@@ -29,6 +44,7 @@ ONES, WEIGHT = torch.ones(8), torch.ones(8, requires_grad=True)
         (lambda buffer: buffer[:4].copy_(ONES[:4]), False),
         (lambda buffer: WEIGHT * buffer.copy_(ONES), False),
         (lambda buffer: buffer[:4].copy_(ONES[:4]) + WEIGHT[4:], True),
+        (lambda buffer: torch.cat([Without(ONES) * 2.0, buffer.detach()]), False),
     ],
     ids=[
         "product",
@@ -40,6 +56,7 @@ ONES, WEIGHT = torch.ones(8), torch.ones(8, requires_grad=True)
         "update of a part",
         "overwritten before",
         "updated in part, and used",
+        "tensor without storage",
     ],
 )
 @pytest.mark.parametrize("training", [True, False])

@@ -14,6 +14,7 @@ import torch
 
 from ..recorded_process import Run
 from . import script_objects
+from .tensors import place_of
 
 _OVERWRITES = frozenset({"copy_", "fill_", "zero_", "normal_", "uniform_", "bernoulli_", "random_", "exponential_"})
 
@@ -58,22 +59,22 @@ class UsedBuffers:
 
     def _name(self, tensor: torch.Tensor) -> str:
         """The buffer of which the tensor is a part, or from which it was computed; empty if there is none."""
-        place = _place(tensor)
+        place = place_of(tensor)
         name, followed = self._computed.get(place, ("", []))
         if any(reference() is not None for reference in followed):
             return name
         return self._buffers.get(place, ("", 0))[0]
 
     def _written(self, operation: Any, tensor: torch.Tensor) -> None:
-        name, size = self._buffers.get(_place(tensor), ("", 0))
+        name, size = self._buffers.get(place_of(tensor), ("", 0))
         if name and tensor.numel() == size and operation.overloadpacket.__name__ in _OVERWRITES:
             self._overwritten.add(name)
 
     def _follow(self, name: str, result: Any) -> None:
         for tensor in _tensors(result):
-            place = _place(tensor)
-            if place in self._buffers:
-                continue  # a view of the buffer
+            place = place_of(tensor)
+            if not place or place in self._buffers:  # a view of the buffer
+                continue
             known, followed = self._computed.get(place, ("", []))
             alive = [reference for reference in followed if reference() is not None] if known == name else []
             self._computed[place] = name, [*alive, weakref.ref(tensor)]
@@ -83,23 +84,18 @@ class UsedBuffers:
         self._overwritten.clear()
         self._computed.clear()
         self._buffers = {
-            _place(each): (name.removeprefix("module."), each.numel())
+            place: (name.removeprefix("module."), each.numel())
             for root in script_objects.of(self.run).modules
             for name, each in root.named_buffers()
-            if each.is_floating_point() and each.layout == torch.strided and each.numel()
+            if each.is_floating_point() and (place := place_of(each))
         }
 
 
 def _tensors(value: Any) -> Iterator[torch.Tensor]:
-    """The strided tensors of an argument or a result, which may be a list of them."""
+    """The tensors of an argument or a result, which may be a list of them."""
     for each in value if isinstance(value, (list, tuple)) else (value,):
-        if isinstance(each, torch.Tensor) and each.layout == torch.strided:
+        if isinstance(each, torch.Tensor):
             yield each
-
-
-def _place(tensor: torch.Tensor) -> int:
-    """The address of the tensor's storage."""
-    return tensor.untyped_storage().data_ptr()
 
 
 _of_runs: dict[int, UsedBuffers] = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,7 +17,7 @@ from .patching import replace
 from .tensors import digest
 
 _covered: dict[int, tuple[torch.Tensor, str]] = {}
-_wrappers: list[DistributedDataParallel] = []
+_wrappers: weakref.WeakSet[DistributedDataParallel] = weakref.WeakSet()
 _OPTIONS = ("broadcast_buffers", "find_unused_parameters", "gradient_as_bucket_view", "static_graph")
 
 
@@ -33,7 +34,7 @@ def coverage(parameter: torch.Tensor) -> str:
 
 
 def _cover(wrapper: DistributedDataParallel) -> None:
-    _wrappers.append(wrapper)
+    _wrappers.add(wrapper)
     ignored = set(getattr(wrapper, "parameters_to_ignore", ()))
     for name, each in wrapper.module.named_parameters():
         kind = "ignored" if name in ignored else "synchronised" if each.requires_grad else "frozen"
