@@ -36,7 +36,6 @@ WRITE_DIRECTLY = {
     "harness/ddpcheck/launchers/command_launcher.py": "a secret, in a temporary folder",
     "harness/ddpcheck/standalone/comparison.py": "moved to its place when it is whole; needs no ddpcheck",
     "harness/ddpcheck/storage/files.py": "moves files to their places when they are whole, and writes to devices",
-    "harness/ddpcheck/training/checkpoint.py": "moved to its place when it is whole",
     "benchmarks/ddpcheck_benchmarks/hosts/machines.py": "a program, in a temporary folder",
     "benchmarks/ddpcheck_benchmarks/hosts/network.py": "a setting of the kernel",
 }

@@ -44,10 +44,10 @@ def rounds(rank_state: RankState, op: ops.Rounds) -> Values:
 
 def make(rank_state: RankState, op: ops.Make) -> Values:
     found: Values = {"changed": [], "before": [], "after": []}
-    for _ in range(op.times):
+    for number in range(op.times):
         rank_state.progress(rank_state.position)
         ProcessSettings.at_first().restore()
-        draw_from_all(rank_state.rank)
+        draw_from_all(rank_state.rank + number)  # after an equal seed the states differ, too
         program = ProcessSettings()
         rank_state.held.renew()
         now = ProcessSettings()

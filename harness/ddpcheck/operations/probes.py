@@ -83,7 +83,7 @@ class Sent:
 @dataclass(frozen=True, slots=True)
 class Make:
     """Make the replica `times` times; each replaces the one before. Before each, the process settings are restored, and
-    every rank draws another count of numbers from its process's generators.
+    every rank draws another count of numbers from its process's generators, and one more each time.
 
     Yields changed: for each replica, the settings that making it has changed; before and after: a hash of each
     generator's state.

@@ -228,7 +228,7 @@ RANKS_WEIGHTED = Kind(
 MICRO_BATCHES_WEIGHTED = Kind(
     "micro-batches-weighted-apart",
     "The micro-batches of a window have different weights in the reduced gradient: {weights} times the mean over ranks.",
-    because="A sum over ranks after each backward also multiplies what was accumulated before.",
+    because="A sum over ranks after each backward multiplies the earlier micro-batches, too.",
     look="{line}: reduce once, after the last backward of the window",
     weights=str,
     line=str,

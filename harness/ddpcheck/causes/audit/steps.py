@@ -32,7 +32,7 @@ SCHEDULE_METRIC_DIFFERS = Kind(
 )
 METRIC_REDUCED_TO_ONE_RANK = Kind(
     "metric-reduced-to-one-rank",
-    "reduce at {line} gives its result to one rank; all ranks' learning rates follow it.",
+    "The learning rates of all ranks follow the result of reduce at {line}, which only one rank has.",
     because="They differ from step {step} on: {values}. On the other ranks the tensor holds no result.",
     look="{line}: all_reduce gives the result to every rank",
     step=int,

@@ -140,6 +140,8 @@ class NegativeReducesNothing(SizedBuckets):
 class CheckedByRank0(SizedBuckets):
     """Only rank 0 rejects an invalid bucket size; the other ranks wait for it."""
 
+    between_processes = True
+
     def start(self, model: ModelSpec) -> None:
         if self.rank == 0 and not 1e-6 < self.chosen < 1e6:
             raise ValueError(f"bucket_cap_mb cannot be {self.chosen}")
