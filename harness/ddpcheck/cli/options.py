@@ -20,14 +20,17 @@ F = TypeVar("F", bound=Callable[..., Any])
 FILE = click.Path(path_type=Path, dir_okay=False)
 """The type of an option that names a file."""
 
-chosen_checks = click.option(
-    "-c",
-    "--check",
-    "patterns",
-    multiple=True,
-    help="Run only this family, or checks with this text in their names. Repeatable.",
-)
-"""The option --check."""
+
+def chosen_checks(command: F) -> F:
+    """The option --check."""
+    option = click.option(
+        "-c",
+        "--check",
+        "patterns",
+        multiple=True,
+        help="Run only this family, or checks with this text in their names. Repeatable.",
+    )
+    return option(command)
 
 
 def chosen_sizes(default: str) -> Callable[[F], F]:

@@ -22,7 +22,7 @@ class MemoryFiles:
     """The two files, open in this process under these numbers."""
 
     def __init__(self, progress: int, stacks: int) -> None:
-        self.numbers = (progress, stacks)
+        self.numbers: tuple[int, int] = (progress, stacks)
 
     @property
     def inodes(self) -> set[Inode]:
