@@ -173,7 +173,8 @@ IMPLIES: dict[str, frozenset[str]] = {
     gradients.RANK_SENDS_OTHER_PIECE.id: _ids(gradients.RANK_SENDS_OTHER_PARAMETER, *_MISMATCHED),
     # a message without a parameter is taken for that with it; the larger leads
     operations.UNUSED_LEFT_OUT.id: _ids(gradients.RANK_SENDS_OTHER_PARAMETER),
-    gradients.OTHER_RANKS_VALUE.id: _ids(*_PART_OF_SOME),
+    # all ranks then make one update, which may be that of the largest gradient
+    gradients.OTHER_RANKS_VALUE.id: _ids(*_PART_OF_SOME, updates.UPDATED_BY_LARGEST),
     gradients.ONE_RANKS_PART_ONLY.id: _ids(*_PART_OF_SOME, values.PARTS_OF_RANKS_MISSING, traffic.SENT_AFTER_BACKWARD),
     values.PARTS_OF_RANKS_MISSING.id: _ids(traffic.SENT_AFTER_BACKWARD),
     gradients.MEAN_OF_SOME_RANKS.id: _ids(*_PART_OF_SOME),
