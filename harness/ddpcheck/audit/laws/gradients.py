@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from ...causes import Cause
@@ -14,7 +13,7 @@ from .constant_gradients import constant_gradients
 from .gradient_differences import backward_line, difference_from_one_process, gathers
 from .law import LawVerdict, broken, held, not_judged
 from .losses import CLOSE
-from .parameters_after_steps import made_equal_after
+from .parameters_after_steps import cover_parameters, made_equal_after
 from .replicas import buffers_equal_until, equal_until
 
 _UNSEEN = {"bfloat16": "2 %", "float16": "0.2 %"}
@@ -122,7 +121,7 @@ def _why_unsynchronised(evidence: Evidence, together: tuple[Event, ...], paramet
             at = reduced[0]["line"]
             how = f"Collectives follow the backward pass, first at {at}, but leave it out, or a part of it."
             everything = all(_differs(together, number) for number in range(len(step["grads"])))
-            if everything and _reduce_all(evidence, reduced):
+            if everything and cover_parameters(evidence, reduced):
                 how = f"As many numbers as there are parameters are reduced at {at}; they do not reach the gradients."
         return causes.PARAMETER_NOT_SYNCHRONISED(parameter=parameter, how=how, line=line)
     if not forwards:
@@ -131,12 +130,6 @@ def _why_unsynchronised(evidence: Evidence, together: tuple[Event, ...], paramet
         return causes.LAST_MICRO_BATCH_NOT_SYNCHRONISED(line=at)
     how = "It is in the wrapper, so it was changed after the reduction, or reached without the wrapper's forward."
     return causes.PARAMETER_NOT_SYNCHRONISED(parameter=parameter, how=how, line=line)
-
-
-def _reduce_all(evidence: Evidence, collectives: Sequence[Event]) -> bool:
-    """Whether these collectives reduce as many numbers as the trained modules have parameters."""
-    count = sum(module["parameters"] for module in evidence.real.of(0, "module") if module["grad"])
-    return bool(0 < count <= sum(math.prod(event.get("shape", (0,))) for event in collectives))
 
 
 def gradients_equal_those_of_one_process(evidence: Evidence) -> LawVerdict:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from ...causes import Cause
 from ...causes.audit import gradients as causes
+from ..event_journal import Event
 from ..evidence import Evidence
 from .replicas import different, states
 
@@ -17,13 +19,12 @@ def made_equal_after(evidence: Evidence, step: int) -> Cause | str:
     after = next((together for together in states(evidence) if together[0]["step"] > step), None)
     if after is None or different(after, "p"):
         return ""
-    count = sum(module["parameters"] for module in evidence.real.of(0, "module") if module["grad"])
     calls = [
         e for e in evidence.real.of(0, "collective") if e["step"] == step + 1 and e["number"] == 0 and not e["point"]
     ]
     for op in ("all_reduce", "broadcast"):
         own = [event for event in calls if event["op"] == op]
-        if not 0 < count <= sum(math.prod(event.get("shape", (0,))) for event in own):
+        if not cover_parameters(evidence, own):
             continue
         line = own[0]["line"]
         if op == "broadcast":
@@ -33,3 +34,9 @@ def made_equal_after(evidence: Evidence, step: int) -> Cause | str:
             return f"parameters are averaged after each step, at {line}: for SGD, this is the step of the mean gradient"
         return causes.PARAMETERS_AVERAGED(optimizer=optimizer, line=line)
     return ""
+
+
+def cover_parameters(evidence: Evidence, collectives: Sequence[Event]) -> bool:
+    """Whether these collectives take as many numbers as the trained modules have parameters."""
+    count = sum(module["parameters"] for module in evidence.real.of(0, "module") if module["grad"])
+    return bool(0 < count <= sum(math.prod(event.get("shape", (0,))) for event in collectives))
