@@ -68,7 +68,7 @@ class RunSettings:
         return RunSettings(**{**data, "order": tuple(data["order"])})
 
 
-@dataclass
+@dataclass(eq=False)  # each part keeps its own state by run
 class Run:
     """The state that the parts of a recorder share."""
 

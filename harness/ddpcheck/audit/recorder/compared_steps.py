@@ -13,6 +13,7 @@ Nothing here depends on time, so that all ranks choose the same steps. A step th
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from ..recorded_process import Run
@@ -71,9 +72,7 @@ class ComparedSteps:
             self.compare()
 
 
-_of_runs: dict[int, ComparedSteps] = {}
-
-
+@functools.cache
 def of(run: Run) -> ComparedSteps:
     """The compared steps of this run."""
-    return _of_runs.setdefault(id(run), ComparedSteps(run))
+    return ComparedSteps(run)

@@ -5,6 +5,7 @@ Only operations that apply a small tensor to others are looked at. Parameters an
 
 from __future__ import annotations
 
+import functools
 import weakref
 from typing import Any
 
@@ -49,9 +50,7 @@ class Constants:
                 run.note("constant", step=run.step, digest=digest(each), shape=list(each.shape), line=run.line())
 
 
-_of_runs: dict[int, Constants] = {}
-
-
+@functools.cache
 def of(run: Run) -> Constants:
     """The constants of this run."""
-    return _of_runs.setdefault(id(run), Constants(run))
+    return Constants(run)

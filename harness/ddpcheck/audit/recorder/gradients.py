@@ -6,6 +6,7 @@ DDP's own hooks run later, after accumulation, so these hooks see the local grad
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -158,12 +159,10 @@ def syncing(run: Run) -> list[bool]:
     return [bool(wrapper.require_backward_grad_sync) for wrapper in script_objects.of(run).wrappers]
 
 
-_of_runs: dict[int, Gradients] = {}
-
-
+@functools.cache
 def of(run: Run) -> Gradients:
     """The gradients that this run has recorded."""
-    return _of_runs.setdefault(id(run), Gradients(run))
+    return Gradients(run)
 
 
 def install(run: Run) -> None:

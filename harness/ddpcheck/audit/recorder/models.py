@@ -7,6 +7,7 @@ moving average, runs in between. A mirror run loads the real run's state at the 
 
 from __future__ import annotations
 
+import functools
 import re
 from pathlib import Path
 from typing import Any
@@ -230,12 +231,10 @@ def _is_loss(module: torch.nn.Module) -> bool:
     return next(module.parameters(), None) is None and next(module.buffers(), None) is None
 
 
-_of_runs: dict[int, Models] = {}
-
-
+@functools.cache
 def of(run: Run) -> Models:
     """The modules of this run."""
-    return _of_runs.setdefault(id(run), Models(run))
+    return Models(run)
 
 
 def install(run: Run) -> None:

@@ -4,6 +4,7 @@ the metrics that it was given.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from torch.optim.lr_scheduler import CosineAnnealingLR, LRScheduler, OneCycleLR, PolynomialLR, ReduceLROnPlateau
@@ -43,12 +44,10 @@ class Schedules:
         return [int(each.last_epoch) for each in self._made]
 
 
-_of_runs: dict[int, Schedules] = {}
-
-
+@functools.cache
 def of(run: Run) -> Schedules:
     """The schedules of this run."""
-    return _of_runs.setdefault(id(run), Schedules(run))
+    return Schedules(run)
 
 
 def install(run: Run) -> None:

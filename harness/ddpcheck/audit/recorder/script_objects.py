@@ -4,6 +4,7 @@ first use.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field
 
 import torch
@@ -38,9 +39,7 @@ def parameters_of(optimizer: Optimizer) -> list[torch.Tensor]:
     return [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
 
-_of_runs: dict[int, ScriptObjects] = {}
-
-
+@functools.cache
 def of(run: Run) -> ScriptObjects:
     """The objects of this run's script."""
-    return _of_runs.setdefault(id(run), ScriptObjects())
+    return ScriptObjects()

@@ -186,12 +186,10 @@ class _Watching(_Mode):  # type: ignore[misc]
         return (there, *result[1:]) if several else there
 
 
-_of_runs: dict[int, Draws] = {}
-
-
+@functools.cache
 def of(run: Run) -> Draws:
     """The draws of this run."""
-    return _of_runs.setdefault(id(run), Draws(run))
+    return Draws(run)
 
 
 def install(run: Run) -> None:

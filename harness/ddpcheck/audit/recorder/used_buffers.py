@@ -6,6 +6,7 @@ A buffer that is overwritten as a whole before its use, as a mask that is drawn 
 
 from __future__ import annotations
 
+import functools
 import weakref
 from collections.abc import Iterator
 from typing import Any
@@ -98,9 +99,7 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
             yield each
 
 
-_of_runs: dict[int, UsedBuffers] = {}
-
-
+@functools.cache
 def of(run: Run) -> UsedBuffers:
     """The used buffers of this run."""
-    return _of_runs.setdefault(id(run), UsedBuffers(run))
+    return UsedBuffers(run)
