@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -35,6 +36,11 @@ FLAVOUR = getattr(find_mpi(), "flavour", "")
 may_emulate = pytest.mark.skipif(unavailable() is not None, reason=str(unavailable()))
 has_mpi = pytest.mark.skipif(
     FLAVOUR not in MPI_LINES or find_spec("mpi4py") is None, reason="needs mpi4py, and MPICH or Open MPI"
+)
+SLURM_TYPES = {"mpich": "pmi2", "openmpi": "pmix"}
+has_slurm = pytest.mark.skipif(
+    any(shutil.which(name) is None for name in ("munged", "slurmctld", "slurmd", "srun")),
+    reason="needs Slurm and munge",
 )
 has_torch = pytest.mark.skipif(find_spec("torch") is None, reason="needs torch")
 
@@ -85,6 +91,25 @@ def test_a_reference_holds_over_two_hosts(two_hosts: tuple[Machine, ...], tmp_pa
     done = on_first(two_hosts, tmp_path, sys.executable, "-m", "ddpcheck", *words, "--start", line, "--listen", "host0")
     assert done.returncode == 0, done.stdout + done.stderr
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".ddpcheck")] == []
+
+
+@may_emulate
+@has_slurm
+@pytest.mark.parametrize(
+    ("name", "mpi"),
+    [
+        ("numpy_sockets", "none"),
+        pytest.param("numpy_mpi", SLURM_TYPES.get(FLAVOUR, ""), marks=has_mpi),
+        pytest.param("torch_ddp", "none", marks=has_torch),
+    ],
+)
+def test_a_reference_holds_under_slurm(two_hosts: tuple[Machine, ...], tmp_path: Path, name: str, mpi: str) -> None:
+    (tmp_path / "hosts").write_text("host0\nhost1\n", encoding="utf-8")
+    words = ["check", name, "--profile", "quick", "--deadline", "60", "-w", "2", "-q", "-c", "all_reduce_sums_exactly"]
+    words += ["-c", "close_returns", "--listen", "host0", "--start", f"srun --mpi={mpi} --overlap -n {{ranks}}"]
+    cluster = (str(CODE / "in_slurm.sh"), sys.executable, "-m", "ddpcheck")
+    done = on_first(two_hosts, tmp_path, *cluster, *words)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @may_emulate

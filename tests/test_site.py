@@ -67,7 +67,7 @@ def test_every_page_is_in_the_navigation_and_every_entry_has_a_page() -> None:
         ("checks.md", "[kills](../reports/kill-matrix.md)", "[kills](reports/kill-matrix.md)"),
         ("tutorial/ring.md", "[see](../../reports/scaling.md#noise)", "[see](../reports/scaling.md#noise)"),
         ("reports/gate.md", "[gate](../docs/gate.md)", "[gate](../gate.md)"),
-        ("libraries.md", "[one](adapters/mlx_collectives.py)", "[one](adapters/index.md#mlx-collectives)"),
+        ("libraries.md", "[one](adapters/ray_train.py)", "[one](adapters/index.md#ray-train)"),
         ("gate.md", "[action](../.github/actions/ddpcheck-gate/action.yml)", "action"),
         ("checks.md", "[lost](nowhere.md)", "[lost](nowhere.md)"),
         ("checks.md", "[out](https://example.org/a)", "[out](https://example.org/a)"),
