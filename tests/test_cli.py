@@ -172,7 +172,9 @@ def test_a_log_with_colours_has_no_bar_that_moves(monkeypatch: pytest.MonkeyPatc
 def test_failures_of_one_cause_are_shown_once_at_the_end() -> None:
     result = check(f"{MINIMAL}:forgetful", "-w", "2,3")
     assert re.search(
-        r"^✗ forgetful, [23] ranks: check_\w+ \(collectives\): the same cause$", result.output, re.MULTILINE
+        r"^✗ forgetful, [23] ranks: check_\w+ \(collectives\): the same cause, not-reduced$",
+        result.output,
+        re.MULTILINE,
     )
     end = result.output[result.output.index("failures by cause") :]
     assert re.search(r"^  The value is this rank's own: it is not reduced\.$", end, re.MULTILINE)

@@ -139,6 +139,21 @@ def test_a_folder_is_graded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert "importing template.py " in rows["eve"]["note"]
 
 
+def test_an_interrupted_run_grades_the_submissions_so_far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def checked(file: Path, *_: object) -> Submission:
+        if file.stem == "bob":
+            raise KeyboardInterrupt
+        return SUBMISSIONS[0]
+
+    monkeypatch.setattr("ddpcheck.cli.grade.check_submission", checked)
+    words = ["grade", str(CODE / "submissions"), "--template", str(CODE / "template.py"), "-w", "2"]
+    done = CliRunner().invoke(main, [*words, "--csv", str(tmp_path / "grades.csv")])
+    assert done.exit_code == 130
+    assert "interrupted: 2 of 3 submissions were not checked" in done.output
+    rows = list(csv.DictReader((tmp_path / "grades.csv").read_text().splitlines()))
+    assert [row["submission"] for row in rows] == [SUBMISSIONS[0].name]
+
+
 def test_a_folder_without_submissions_is_a_usage_error(tmp_path: Path) -> None:
     done = CliRunner().invoke(main, ["grade", str(tmp_path), "--template", str(CODE / "template.py")])
     assert done.exit_code == 2

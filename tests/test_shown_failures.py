@@ -35,8 +35,10 @@ def failed(check: str, *causes: Cause, adapter: str = "mine") -> Verdict:
 def test_repeated_cause_is_shortened_then_omitted() -> None:
     lines = shown(*(failed(f"check_{number}", SUMMED) for number in range(20)))
     assert sum("got 2" in line for line in lines) == 1
-    assert sum(line.endswith("the same cause") for line in lines) == 4
-    assert lines[-1].endswith("check_5 (gradients): same cause as above; the table shows all checks")
+    assert sum(line.endswith("the same cause, summed-not-averaged") for line in lines) == 4
+    assert lines[-1].endswith(
+        "check_5 (gradients): the same cause, summed-not-averaged; the table shows all checks with it"
+    )
 
 
 def test_failures_without_cause_are_shown_then_shortened() -> None:

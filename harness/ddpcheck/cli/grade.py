@@ -17,7 +17,7 @@ from ..grading.points import Grade, Hints, Submission, grades, read_weights
 from ..grading.submission_check import check_submission
 from ..storage.files import write_atomically
 from .console import console
-from .exit_status import ExitStatus
+from .exit_status import ExitStatus, status_of
 from .number_options import COUNT, SECONDS
 from .options import FILE, chosen_checks, chosen_profile, usage_errors
 from .written_files import RequestedFiles
@@ -92,15 +92,25 @@ def command(
     )
     limits = Limits(seconds, memory << 20, output << 20)
     submissions: list[Submission] = []
-    for file in files:
-        submissions.append(check_submission(file, template, words, limits))
-        last = submissions[-1]
-        out.print(escape(f"{last.name}: {last.seconds:.1f} s{f', {last.note}' * bool(last.note)}"), soft_wrap=True)
+    ended: ExitStatus | None = None
+    try:
+        for file in files:
+            submissions.append(check_submission(file, template, words, limits))
+            last = submissions[-1]
+            out.print(escape(f"{last.name}: {last.seconds:.1f} s{f', {last.note}' * bool(last.note)}"), soft_wrap=True)
+    except KeyboardInterrupt as interrupt:
+        ended = status_of(interrupt)  # the submissions so far are graded, shown and saved
     found = grades(submissions, worth, hints)
-    out.print(_table(found))
     asked = RequestedFiles()
-    if csv_file is not None:
+    if found:
+        out.print(_table(found))
+    if found and csv_file is not None:
         asked.write(lambda: write_atomically(csv_file, as_csv(found)))
+    if ended is not None:
+        out.print(
+            f"\ninterrupted: {len(files) - len(found)} of {len(files)} submissions were not checked", style="bold red"
+        )
+        sys.exit(asked.status(ended))
     unjudged = not any(submission.verdicts for submission in submissions)
     if unjudged:
         out.print("Error: no submission was judged; try the template with a correct submission", soft_wrap=True)

@@ -46,9 +46,9 @@ class ShownFailures:
         if before > _SAME:
             return
         if before == _SAME:
-            show_briefly(self._console, verdict, "same cause as above; the table shows all checks")
+            show_briefly(self._console, verdict, f"{_same_cause(verdict)}; the table shows all checks with it")
         elif before:
-            show_briefly(self._console, verdict, "the same cause")
+            show_briefly(self._console, verdict, _same_cause(verdict))
         elif cause_of_it := next((each for each in self._in_full if implies(each, verdict)), None):
             if self._quiet:
                 self._following[cause] += 1
@@ -75,3 +75,7 @@ class ShownFailures:
             self._following[cause] += 1
         else:
             self._same += 1
+
+
+def _same_cause(verdict: Verdict) -> str:
+    return f"the same cause, {verdict.cause.id}" if verdict.cause else "the same error"

@@ -136,6 +136,8 @@ class Mpiexec:
         oversubscribed = world_size > len(os.sched_getaffinity(0))
         defaults = _ON_LOOPBACK | (_OVERSUBSCRIBED if oversubscribed else {})
         more |= {name: value for name, value in defaults.items() if name not in os.environ | dict(variables)}
+        if inherit_output and not sys.stdout.isatty():
+            more["TERM"] = "dumb"  # Open MPI gives ranks a terminal of its own, also if the output goes to a file
         port, master = rendezvous_address(variables)
         return Agent.start(
             f"mpiexec ({mpi.flavour})",

@@ -19,6 +19,7 @@ from ..contract.adapter import Adapter
 from ..counted_nouns import counted
 from ..job import Job, Operation, Rounds, Sample
 from ..launchers.launcher import Launcher, ParentProcessLauncher
+from ..launchers.mpi import find_mpi
 from ..running.adapter_lookup import UnusableAdapter, resolve
 from ..storage.files import write_atomically
 from ..verdict import Diagnosis
@@ -113,19 +114,22 @@ def _docstring(adapter: Adapter, job: Job, told: FailedCheck, name: str, text: T
     paragraphs.append("It needs NumPy and the implementation only; ddpcheck need not be installed.")
     if not text.judges:
         paragraphs.append("It compares nothing: it prints the results, and where it stops.")
-    shown = [textwrap.fill(paragraph, 112, break_long_words=False) for paragraph in paragraphs]
+    paragraphs.append(
+        "Run it in any of these ways; the exit status is 1 if anything is WRONG. A failure that depends on timing does not "
+        "show in every run."
+    )
     ways = [f"python {name}", f"mpirun -n {size} python {name}", f"torchrun --nproc-per-node {size} {name}"]
     notes = ["# starts the ranks itself", "", ""]
     width = max(map(len, ways))
     lines = [f"    {way:{width}}   {note}".rstrip() for way, note in zip(ways, notes, strict=True)]
-    run = "Run it in any of these ways; the exit status is 1 if anything is WRONG:\n\n" + "\n".join(lines)
-    body = "\n\n".join([*shown, run]).replace("\\", "\\\\").replace('"""', "'''")
+    shown = [textwrap.fill(paragraph, 112, break_long_words=False) for paragraph in paragraphs]
+    body = "\n\n".join([*shown, "\n".join(lines)]).replace("\\", "\\\\").replace('"""', "'''")
     return f'"""{body}\n"""'
 
 
 def _constants(launcher: Launcher, reference: str, job: Job) -> str:
     hosts = (job.start and job.start.hosts) or (job.world_size,)
-    start = ["mpiexec", "-n", str(job.world_size)] if launcher.name == "mpiexec" else []
+    start = _mpi_command(job.world_size) if launcher.name == "mpiexec" else []
     method = launcher.start_method if isinstance(launcher, ParentProcessLauncher) else ""
     return "\n".join(
         [
@@ -138,6 +142,12 @@ def _constants(launcher: Launcher, reference: str, job: Job) -> str:
             "DEADLINE = 10.0  # seconds; a rank that takes longer hangs",
         ]
     )
+
+
+def _mpi_command(ranks: int) -> list[str]:
+    """The start of a command line, with the flags that the MPI of this machine needs."""
+    found = find_mpi()
+    return ["mpiexec", *(found.command(ranks)[1:] if found else ["-n", str(ranks)])]
 
 
 def _program(text: Text) -> str:

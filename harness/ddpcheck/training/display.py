@@ -27,6 +27,10 @@ class Display:
         default_factory=lambda: Console(file=unlimited(sys.stdout), highlight=False, soft_wrap=True)
     )
 
+    @property
+    def _animated(self) -> bool:
+        return self.console.is_terminal and not self.console.is_dumb_terminal
+
     @contextmanager
     def epoch(self, number: int, steps: int) -> Iterator[Callable[[], object]]:
         with Progress(
@@ -37,7 +41,7 @@ class Display:
             TimeRemainingColumn(),
             console=self.console,
             transient=True,
-            disable=not self.console.is_terminal,
+            disable=not self._animated,
         ) as progress:
             task = progress.add_task("", total=steps)
             yield lambda: progress.advance(task)
@@ -52,7 +56,7 @@ class Display:
     @contextmanager
     def busy(self, doing: str) -> Iterator[None]:
         """Show a message during a long step; only on a terminal."""
-        if not self.console.is_terminal:
+        if not self._animated:
             yield
             return
         with self.console.status(doing):
