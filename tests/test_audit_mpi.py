@@ -59,6 +59,13 @@ def test_buffers_of_mpi4py() -> None:
     assert array_of(-1) is None
 
 
+@needs_mpi
+def test_the_value_in_place_has_no_array() -> None:
+    from mpi4py.MPI import IN_PLACE
+
+    assert array_of(IN_PLACE) is None
+
+
 def test_the_imports_of_a_script_choose_its_engine(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text("from mpi4py import MPI\nimport helper\n")

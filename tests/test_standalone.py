@@ -40,6 +40,7 @@ from ddpcheck.job import (
     TensorSpec,
     Wait,
 )
+from ddpcheck.launchers.mpi import Mpi, Mpiexec
 from ddpcheck.launchers.multiprocess import Method, Multiprocessing
 from ddpcheck.launchers.processes import Processes
 from ddpcheck.numerics import same_bits
@@ -216,6 +217,13 @@ def test_it_runs_under_the_engines_that_people_use(tmp_path: Path, engine: tuple
     assert done.returncode == 1, done.stdout + done.stderr
     assert done.stdout.count(words) == 2, done.stdout + done.stderr
     assert not list(tmp_path.glob("shows-*"))
+
+
+def test_the_script_has_the_flags_of_the_mpi_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ddpcheck.standalone.find_mpi", lambda: Mpi("/opt/bin/mpiexec", "openmpi", "5.0"))
+    path = write_script(tmp_path / "shows.py", RIGHT, Job(2, (Barrier(),)), TOLD, Mpiexec())
+    flags = ["--allow-run-as-root"] * (os.geteuid() == 0) + ["--oversubscribe", "--bind-to", "none", "-n", "2"]
+    assert f"START = {['mpiexec', *flags]}".replace("'", '"') in path.read_text(encoding="utf-8")
 
 
 def test_the_folder_of_a_run_is_no_other_runs() -> None:

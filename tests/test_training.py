@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 from typing import Any
 
 import numpy as np
 import pytest
 from in_threads import ThreadCollectives
+from rich.console import Console
 from training_in_threads import (
     PLAN,
     PROMISES,
@@ -20,6 +22,7 @@ from training_in_threads import (
 from ddpcheck.contract.adapter import Facets
 from ddpcheck.training.comparison import Comparison
 from ddpcheck.training.datasets import DataSet, Samples
+from ddpcheck.training.display import Display
 from ddpcheck_implementations.data_parallel import numpy_facets
 
 
@@ -126,3 +129,14 @@ def test_a_run_in_which_rounding_decides_is_called_unknown() -> None:
     found = Comparison(0.5, "fc1.weight", 0.4, 0.0, 1.0, 0.9, 0.8, "float32")
     assert found.verdict == "unknown"
     assert "CANNOT TELL" in found.in_words()
+
+
+def test_a_terminal_without_control_codes_gets_lines_only() -> None:
+    output = io.StringIO()
+    console = Console(file=output, force_terminal=True, _environ={"TERM": "dumb"})
+    shown = Display(1, console)
+    with shown.epoch(0, 3) as step:
+        step()
+    with shown.busy("comparing"):
+        shown.say("epoch 1/1")
+    assert output.getvalue() == "epoch 1/1\n"

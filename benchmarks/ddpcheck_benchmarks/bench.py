@@ -60,7 +60,7 @@ _OVERSUBSCRIBED = 1 << 20
 @click.option(
     "--minutes",
     type=FiniteNumber(0, 1e6, min_open=True),
-    help="Time limit for the whole run, in minutes.  [default: 14; quick: 3]",
+    help="Minutes after which no further measurement begins.  [default: 14; quick: 3]",
 )
 @click.option("--seed", type=SEED, default=0, show_default=True, help="Seed of the order of sizes.")
 @click.option(

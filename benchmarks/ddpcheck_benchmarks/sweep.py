@@ -50,8 +50,8 @@ def sweep(wanted: Wanted, results: Results, progress: Progress) -> None:
     starts = counted(len(chosen), "start-up")
     progress.expect(
         points,
-        f"{counted(points, 'point')} and {starts} in {launches} launches, in at most {wanted.minutes:g} minutes; "
-        "some points may get fewer launches",
+        f"{counted(points, 'point')} and {starts} in {launches} launches; no measurement begins after "
+        f"{wanted.minutes:g} minutes, so some points may get fewer launches",
     )
     fabric = wanted.fabric
     with ExitStack() as opened:

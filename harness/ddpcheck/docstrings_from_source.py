@@ -15,10 +15,13 @@ def docstring(documented: Callable[..., Any] | type[Any]) -> str:
     if sys.flags.optimize < 2:
         return inspect.getdoc(documented) or ""
     try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(documented)))
+        text = textwrap.dedent(inspect.getsource(documented))
+        # ast.parse() strips docstrings, too, from Python 3.14 on
+        tree = compile(text, "<source>", "exec", ast.PyCF_ONLY_AST, optimize=0)
     except (OSError, TypeError, SyntaxError):
         return ""
-    (first, *_) = tree.body
+    assert isinstance(tree, ast.Module)
+    first = tree.body[0]
     assert isinstance(first, ast.FunctionDef | ast.ClassDef)
     return ast.get_docstring(first) or ""
 

@@ -16,6 +16,8 @@ SECONDS = DEADLINE + 15
 """A command must end within this many seconds after the injection, beyond its own run time."""
 OF_ITSELF = 60
 """Run time on an idle machine; on a busy one it is longer, as long as processes wait for a processor."""
+MEASUREMENT = 300
+"""The most seconds of one measurement of `bench`, which may begin just before its --minutes are over."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +99,7 @@ def page(trials: Sequence[Trial]) -> str:
         f"It must end with a documented status within {SECONDS} s beyond its undisturbed time. It",
         "must leave no process, temporary file, shared memory or torn file behind. A right adapter must not fail, and the",
         f"next Job must be right. The undisturbed time may be {OF_ITSELF} s, and on a busy machine this time multiplied by load",
-        "per core.",
+        f"per core. On a bad link, `bench` may need {MEASUREMENT} s more, the limit of one measurement.",
         "",
         "The driver of `gate` is not killed: its worktrees stay until the next run. Clocks are set in the rank's `time.time`.",
         "",

@@ -36,7 +36,7 @@ from chaos.aftermath import false_verdicts, left_files, left_processes, shared_m
 from chaos.commands import drawn_command, prepare
 from chaos.forked_driver import Running
 from chaos.injections import INJECTIONS, Injection, struck
-from chaos.report import OF_ITSELF, SECONDS, Trial, page, recorded, table
+from chaos.report import MEASUREMENT, OF_ITSELF, SECONDS, Trial, page, recorded, table
 from chaos.surroundings import OWN_MEMORY, possible, start_with_own_memory
 from chaos.victims import MARK
 from ddpcheck import Job, Session
@@ -86,6 +86,8 @@ def trial(injection: Injection, drawn: random.Random, fork_servers: ForkServers 
             since = time.monotonic()
             status: int | None = None
             limit = SECONDS + OF_ITSELF * max(1.0, os.getloadavg()[0] / len(os.sched_getaffinity(0)))
+            if words[0] == "bench" and injection.name.endswith(" link"):
+                limit += MEASUREMENT
             with suppress(subprocess.TimeoutExpired, TimeoutError):
                 status = running.wait(limit)
             seconds = time.monotonic() - since

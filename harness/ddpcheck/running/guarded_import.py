@@ -83,8 +83,8 @@ def _no_exit() -> Iterator[None]:
 
 @contextmanager
 def _little_output(name: str) -> Iterator[None]:
-    out, error = _Little(sys.stdout), _Little(sys.stderr)
     before = sys.stdout, sys.stderr
+    out, error = (_Little(stream or io.StringIO()) for stream in before)  # a closed one is None
     sys.stdout, sys.stderr = out, error
     try:
         yield

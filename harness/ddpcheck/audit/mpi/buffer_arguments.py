@@ -17,7 +17,9 @@ def array_of(spec: Any) -> Array | None:
             return None
         count = next((each for each in spec[1:2] if isinstance(each, (int, np.integer))), None)
         spec = spec[0]
-    if spec is None or (not hasattr(spec, "__array__") and not hasattr(spec, "__buffer__")):
+    if spec is None or type(spec).__name__ == "InPlaceType":  # MPI.IN_PLACE is an empty buffer from Python 3.12 on
+        return None
+    if not hasattr(spec, "__array__") and not hasattr(spec, "__buffer__"):
         return None
     try:
         flat = np.asarray(spec).reshape(-1, order="A")
