@@ -49,6 +49,7 @@ def cause(judged: LawVerdict) -> str:
     return judged.causes[0].id
 
 
+LOADED: Event = {"kind": "batch", "grad": True, "key": "a", "passed": 0, "number": 0, "step": 0, "line": "train.py:4"}
 WRAPPED: Event = {"kind": "wrapped", "broadcast_buffers": True, "line": "train.py:3"}
 
 

@@ -126,6 +126,25 @@ def test_a_call_of_one_rank_is_told_though_it_was_paired_with_a_later_call_of_th
     assert "rank 1: all_reduce at train.py:25 (through train.py:4)" in found.headline
 
 
+def test_a_rank_that_makes_no_backward() -> None:
+    """The other rank's backward waits, and what follows the forward is another forward, or a collective."""
+
+    def forward(number: int) -> Event:
+        return {
+            "kind": "forward", "step": number, "grad": True, "sync": True, "wrapper": 0, "buffers": False, "line": "train.py:6",
+            "callers": [],
+        }  # fmt: skip
+
+    def judged(*after: Event) -> str:
+        alike = [forward(0), backward(), step(), forward(1)]
+        ranks = [[*alike, backward(step=1), forward(2)], [*alike, *after]]
+        return cause(world.ranks_call_the_same_collectives(evidence(*ranks)))
+
+    assert judged(forward(1)) == "backward-skipped-on-some-ranks"
+    same = [[forward(0), backward(), step(), forward(1), backward(step=1)]] * 2
+    assert world.ranks_call_the_same_collectives(evidence(*same)).status == "held"
+
+
 def test_a_hang_in_a_helper_is_told_where_the_stacks_part() -> None:
     def stack(*lines: int) -> str:
         return "\n".join(f'  File "/home/me/train.py", line {line} in f' for line in lines)

@@ -65,6 +65,42 @@ def test_samples_of_an_iterable_data_set_that_come_to_several_ranks() -> None:
     assert judged(40, 1).status == "held", "a rank gets a sample twice: they are drawn with replacement"
 
 
+def test_ranks_that_share_the_groups_of_samples() -> None:
+    """Each prompt comes several times, as for a policy that answers it several times. Half of its answers is on each rank."""
+
+    def judged(indices: list[int]) -> LawVerdict:
+        ranks = [reads([f"row {n}" for n in indices], indices, iterable=False) for _ in range(2)]
+        return data.ranks_read_different_shards(evidence(*ranks))
+
+    shared = judged([n // 4 for n in range(32)])
+    assert (shared.status, "4 times" in shared.observation) == ("held", True)
+    assert cause(judged(list(range(32)))) == "same-data-on-every-rank"
+
+
+def test_samples_that_the_data_set_and_its_loader_split() -> None:
+    def judged(*attributes: str) -> LawVerdict:
+        loaders: list[list[Event]] = [
+            [{"kind": "loader", "key": "l", "dataset": "Stream", "splits": each, "line": "train.py:4"}]
+            for each in attributes
+        ]
+        return data.every_sample_is_used(evidence(*loaders))
+
+    assert cause(judged("rank", "rank")) == "samples-split-twice"
+    assert judged("", "").status == "not judged"
+
+
+def test_a_split_by_the_hash_of_strings_is_told() -> None:
+    def judged(*seeds: str) -> str:
+        own = [[f"row {row}" for row in range(begin, begin + 64)] for begin in (0, 40)]
+        hashed: list[list[Event]] = [[{"kind": "string_hash", "line": "train.py:2", "seed": seed}] for seed in seeds]
+        ranks = [[*events, *reads(rows)] for events, rows in zip(hashed or [[], []], own, strict=True)]
+        return data.ranks_read_different_shards(evidence(*ranks)).causes[0].because
+
+    assert "hash() at train.py:2" in judged("20", "235")
+    assert "hash() at train.py:2" in judged("random", "random")
+    assert "hash()" not in judged("0", "0") + judged()
+
+
 def test_samples_that_are_drawn_with_replacement() -> None:
     def judged(*own: list[int]) -> list[str]:
         ranks = [reads([f"row {n}" for n in indices], indices, iterable=False) for indices in own]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from audit_evidence import OFF, WRAPPED, Event, backward, call, cause, compared, evidence, state, step
+from audit_evidence import LOADED, OFF, WRAPPED, Event, backward, call, cause, compared, evidence, state, step
 
 from ddpcheck.audit import gradient_weights
 from ddpcheck.audit.evidence import Evidence, RunSeen, StepSeen
@@ -111,7 +111,7 @@ def test_parameters_that_are_made_equal_after_a_step(
 )
 def test_gradients_against_one_process(seen: StepSeen, found: str) -> None:
     """A table of answers of both mirrors, with the expected cause."""
-    ranks = [[state(0, **{"0.0": "p"}), backward(), step()] for _ in range(2)]
+    ranks = [[LOADED, state(0, **{"0.0": "p"}), backward(), step()] for _ in range(2)]
     judged = gradients.gradients_equal_those_of_one_process(evidence(*ranks, compared=(seen,)))
     assert (judged.causes[0].id if judged.causes else judged.status) == found
 
@@ -221,7 +221,7 @@ def test_targets_of_gathered_features(firsts: tuple[int, ...], columns: int, fou
         shape = {"rows": 32, "columns": columns}
         return {"kind": "positions", "step": 0, **shape, "first": first, "line": "train.py:6"}
 
-    ranks = [[state(0, **{"0.0": "p"}), positions(first), backward(), step()] for first in firsts]
+    ranks = [[LOADED, state(0, **{"0.0": "p"}), positions(first), backward(), step()] for first in firsts]
     off = compared(factor_one=1.1, factor_one_off=50.0, w_off=30.0, off_one=OFF)
     assert cause(gradients.gradients_equal_those_of_one_process(evidence(*ranks, compared=(off,)))) == found
 
@@ -229,7 +229,7 @@ def test_targets_of_gathered_features(firsts: tuple[int, ...], columns: int, fou
 @pytest.mark.parametrize(("places", "found"), [((0, 0), "own-features-misplaced"), ((0, 1), "loss-couples-samples")])
 def test_own_features_among_gathered_ones(places: tuple[int, ...], found: str) -> None:
     own = [{"kind": "own_place", "step": 0, "place": place, "line": "train.py:6"} for place in places]
-    ranks = [[state(0, **{"0.0": "p"}), each, backward(), step()] for each in own]
+    ranks = [[LOADED, state(0, **{"0.0": "p"}), each, backward(), step()] for each in own]
     off = compared(factor_one=1.1, factor_one_off=50.0, w_off=30.0, off_one=OFF)
     assert cause(gradients.gradients_equal_those_of_one_process(evidence(*ranks, compared=(off,)))) == found
 
@@ -240,12 +240,121 @@ def test_a_value_that_each_rank_has_of_its_own() -> None:
             {"kind": "constant", "step": 1, "digest": each, "shape": [4], "line": line if n else "train.py:7"}
             for n, each in enumerate(digests)
         ]
-        ranks = [[state(0, **{"0.0": "p"}), each, backward(), step()] for each in used]
+        ranks = [[LOADED, state(0, **{"0.0": "p"}), each, backward(), step()] for each in used]
         off = compared(factor_one=1.1, factor_one_off=50.0, w_off=30.0, off_one=OFF)
         return gradients.gradients_equal_those_of_one_process(evidence(*ranks, compared=(off,)))
 
     assert cause(judged("a", "b")) == "value-differs-between-ranks"
     assert cause(judged("a", "a")) == cause(judged("a", "b", line="train.py:9")) == "loss-couples-samples"
+
+
+def test_batches_from_a_permutation_that_all_ranks_share_are_not_judged() -> None:
+    def judged(*digests: str) -> str:
+        draws = [{"kind": "draw", "step": 0, "integer": True, "digest": digest} for digest in digests]
+        ranks = [[draw, state(0, **{"0.0": "p"}), backward(), step()] for draw in draws]
+        off = compared(factor_one=1.1, factor_one_off=50.0, w_off=30.0, off_one=OFF)
+        return gradients.gradients_equal_those_of_one_process(evidence(*ranks, compared=(off,))).status
+
+    assert judged("a", "a") == "not judged"
+    assert judged("a", "b") == "broken", "each rank draws indices of its own"
+
+
+def test_a_value_that_each_rank_carries_from_step_to_step() -> None:
+    def judged(*digests: str, at: int = 1) -> str:
+        used = [
+            {"kind": "carried", "step": at, "line": "train.py:7", "shape": [4], "digest": digest} for digest in digests
+        ]
+        ranks = [[LOADED, state(0, **{"0.0": "p"}), each, backward(), step(), step(1)] for each in used]
+        off = compared(step=1, factor_one=1.1, factor_one_off=50.0, w_off=30.0, off_one=OFF)
+        return cause(gradients.gradients_equal_those_of_one_process(evidence(*ranks, compared=(off,))))
+
+    assert judged("a", "b") == "carried-value-of-each-rank"
+    assert judged("a", "a") == judged("a", "b", at=2) == "loss-couples-samples", "it differs later than the gradients"
+
+
+CE, PENALTY, LOSS = "train.py:5", "train.py:6", "train.py:7"
+
+
+@pytest.mark.parametrize(
+    ("penalty", "numbers", "whole", "number_of_one", "v", "found"),
+    [
+        ((0.1, 0.3), (1.0, 1.0), 0.4, 1.0, 0.5, "loss-term-divided-twice"),
+        ((0.1, 0.3), (1.0, 1.0), 0.4, 1.0, 1.0, "loss-couples-samples"),
+        ((0.1, 0.3), (4.0, 6.0), 0.17, 10.0, 0.5, "loss-term-normalised-per-rank"),
+        ((0.1, 0.3), (4.0, 4.0), 0.1, 8.0, 0.5, "loss-term-scaled"),
+        ((0.1, 0.3), (1.0, 1.0), 0.17, 1.0, 0.5, "loss-couples-samples"),
+    ],
+)
+def test_the_term_of_a_loss_that_is_not_that_of_one_process(
+    penalty: tuple[float, ...], numbers: tuple[float, ...], whole: float, number_of_one: float, v: float, found: str
+) -> None:
+    """The loss is a mean, and a penalty that a number divides. The ranks' means are 1 and 3, and one process's is 2."""
+
+    def terms(mean: float, penalty: float, number: float) -> Event:
+        values = [
+            [CE, "mse_loss", mean, [], None],
+            [PENALTY, "div", penalty, [], number],
+            [LOSS, "add", mean + penalty, [0, 1], None],
+        ]
+        return {"kind": "terms", "step": 0, "number": 0, "loss": 2, "values": values, "numbers": []}
+
+    own = [terms(mean, *each) for mean, each in zip((1.0, 3.0), zip(penalty, numbers, strict=True), strict=True)]
+    ranks = [[LOADED, state(0, **{"0.0": "p"}), each, backward(), step()] for each in own]
+    off = compared(v=(v, v), factor_one=1.1, factor_one_off=50.0, w_off=30.0, off_one=OFF)
+    one = RunSeen(((terms(2.0, whole, number_of_one), backward(), step()),))
+    seen = replace(evidence(*ranks, compared=(off,)), mirrors={"one": one})
+    judged = gradients.gradients_equal_those_of_one_process(seen)
+    assert cause(judged) == found
+    assert v == 1.0 or PENALTY in judged.causes[0].headline + judged.causes[0].look
+
+
+def test_a_number_of_each_rank_in_a_loss() -> None:
+    def judged(*numbers: float) -> str:
+        def terms(value: float, number: float) -> Event:
+            values = [[LOSS, "mean", value, [], None]]
+            return {
+                "kind": "terms", "step": 0, "number": 0, "loss": 0, "values": values, "numbers": [[CE, "sub", number]],
+            }  # fmt: skip
+
+        ranks = [[LOADED, state(0, **{"0.0": "p"}), terms(1.0, each), backward(), step()] for each in numbers]
+        off = compared(factor_one=1.1, factor_one_off=50.0, w_off=30.0, off_one=OFF)
+        one = RunSeen(((terms(1.1, 0.25), backward(), step()),))
+        seen = replace(evidence(*ranks, compared=(off,)), mirrors={"one": one})
+        return cause(gradients.gradients_equal_those_of_one_process(seen))
+
+    assert judged(0.2, 0.3) == "number-of-each-rank"
+    assert judged(0.2, 0.2) == "loss-couples-samples"
+
+
+def test_gradients_that_are_changed_after_their_reduction() -> None:
+    def judged(*reduced: int | None) -> str:
+        ranks = [
+            [
+                WRAPPED,
+                {"kind": "forward", "step": 0, "grad": True, "sync": True},
+                backward(),
+                step(grads=[n], reduced=[each]),
+            ]
+            for n, each in zip("ab", reduced, strict=True)
+        ]
+        return cause(gradients.gradients_are_synchronised(evidence(*ranks)))
+
+    assert judged(7, 7) == "gradient-changed-after-reduction"
+    assert judged(7, 8) == judged(None, None) == "parameter-not-synchronised"
+
+
+@pytest.mark.parametrize(
+    ("sparse", "found"), [([0], "sparse-gradient-without-indices"), ([], "parameter-not-synchronised")]
+)
+def test_a_sparse_gradient_of_the_second_optimizer(sparse: list[int], found: str) -> None:
+    """Both optimizers step after one backward, so that the collectives are those of the step before."""
+    reduced = call("all_reduce", "train.py:7", number=1, shape=[8])
+    ranks = [
+        [backward(), reduced, step(grads=["d"]), step(1, optimizer=1, grads=[each], sparse=sparse)] for each in "ab"
+    ]
+    judged = gradients.gradients_are_synchronised(evidence(*ranks))
+    assert cause(judged) == found
+    assert "train.py:7" in judged.causes[0].headline + judged.causes[0].because
 
 
 def test_a_statistic_that_is_not_the_one_of_the_whole_batch() -> None:
@@ -255,7 +364,7 @@ def test_a_statistic_that_is_not_the_one_of_the_whole_batch() -> None:
             return [one, {"kind": "left", "op": "all_reduce", "values": None, size: numbers}]
 
         mean = reduced([1.0, 3.0], "train.py:6")
-        ranks = [[state(0, **{"0.0": "p"}), *mean, *reduced(got, line), backward(), step()] for _ in range(2)]
+        ranks = [[LOADED, state(0, **{"0.0": "p"}), *mean, *reduced(got, line), backward(), step()] for _ in range(2)]
         alone = RunSeen(((*reduced([0.5, 1.5], "train.py:6"), *reduced([2.0, 4.0], line), backward(), step()),))
         off = compared(factor_one=1.1, factor_one_off=50.0, w_off=30.0, off_one=OFF)
         seen = replace(evidence(*ranks, compared=(off,)), mirrors={"one": alone})

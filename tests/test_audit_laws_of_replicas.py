@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from audit_evidence import OFF, WRAPPED, Event, backward, cause, compared, evidence, state, step
+from audit_evidence import LOADED, OFF, WRAPPED, Event, backward, cause, compared, evidence, state, step
 
 from ddpcheck.audit.evidence import Evidence
 from ddpcheck.audit.laws import (
@@ -81,7 +81,7 @@ def test_untrained_parameters(digests: tuple[str, str], found: str) -> None:
 
 
 def test_gradients_of_ranks_with_different_teachers_are_not_judged() -> None:
-    ranks = [[module(), state(0, **{"0.0": "p", "m0.weight": own}), backward(), step()] for own in "ab"]
+    ranks = [[LOADED, module(), state(0, **{"0.0": "p", "m0.weight": own}), backward(), step()] for own in "ab"]
     off = compared(factor_one=1.1, factor_one_off=50.0, w_off=30.0, off_one=OFF)
     judged = gradients.gradients_equal_those_of_one_process(evidence(*ranks, compared=(off,)))
     assert judged.status == "not judged"
@@ -132,3 +132,52 @@ def test_split_parameters_that_are_put_together_are_judged() -> None:
     assert replicas.ranks_start_from_the_same_parameters(seen).status == "held"
     assert gradients.gradients_are_synchronised(seen).note == "equal in all bits in 1 step"
     assert replicas.replicas_stay_equal(seen).note == "equal in all bits in 1 step, last in step 0"
+
+
+def test_parameters_that_one_rank_changes_after_the_step() -> None:
+    def judged(*after: str) -> list[str]:
+        ranks = [
+            [state(0, **{"0.0": "p"}), step(after=[each]), state(1, **{"0.0": now})]
+            for each, now in zip(after, ("clamped", "q"), strict=True)
+        ]
+        return [each.id for each in replicas.replicas_stay_equal(evidence(*ranks)).causes]
+
+    assert judged("q", "q") == ["parameters-changed-apart", "replicas-drift"]
+    assert judged("q", "r") == judged("", "") == ["replicas-drift"]
+
+
+def test_a_buffer_of_a_loss_is_in_no_wrapper() -> None:
+    def judged(*, used: bool) -> LawVerdict:
+        modules = [
+            {"kind": "module", "place": 0, "name": "Net", "wrapper": "DistributedDataParallel"},
+            {"kind": "module", "place": 1, "name": "Loss", "wrapper": ""},
+        ]
+        uses = [{"kind": "used_buffer", "buffer": "center", "step": 0, "line": "train.py:7"}] if used else []
+        ranks = [
+            [WRAPPED, *modules, *uses, state(0, **{"b1.center": "0"}), step(), state(1, **{"b1.center": own})]
+            for own in "ab"
+        ]
+        return replicas.buffers_are_equal(evidence(*ranks))
+
+    assert cause(judged(used=True)) == "buffers-differ"
+    assert judged(used=False).status == "held"
+
+
+def test_statistics_that_each_rank_estimates_from_its_own_shard() -> None:
+    def judged(*digests: str) -> LawVerdict:
+        ranks = [
+            [
+                {
+                    "kind": "statistics",
+                    "module": "Averaged",
+                    "step": 3,
+                    "digests": {"1.running_mean": each},
+                    "line": "train.py:8",
+                }
+            ]
+            for each in digests
+        ]
+        return replicas.evaluated_models_are_equal(evidence(*ranks))
+
+    assert cause(judged("a", "b")) == "statistics-of-own-shard"
+    assert judged("a", "a").status == "not judged"

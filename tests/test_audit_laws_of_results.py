@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from audit_evidence import Event, cause, evidence, step
 
-from ddpcheck.audit.evidence import RunSeen
+from ddpcheck.audit.evidence import Evidence, RunSeen
 from ddpcheck.audit.laws import (
     batch_means,
     results,
@@ -120,6 +120,52 @@ def test_random_draws_of_another_rank_are_told() -> None:
     )
     found = resuming.resumed_runs_go_on(replace(whole, mirrors={**whole.mirrors, "resumed": run("r", "t")}))
     assert found.causes[0].get("what") == "gradients differ: other random draws on rank 1 in step 0"
+
+
+def test_a_resumed_run_that_goes_on_at_another_batch() -> None:
+    def run(*digests: str, first: int = 0, gradient: str = "") -> list[Event]:
+        made: list[Event] = []
+        for number, each in enumerate(digests, first):
+            batch = {"kind": "batch", "step": number, "digest": each, "grad": True}
+            made += [batch, step(number, grads=[gradient or each], after=[])]
+        return [*made, {"kind": "end", "why": "finished", "step": len(digests)}]
+
+    def resumed(again: str) -> list[Event]:
+        """A batch is read to skip it."""
+        skipped = {"kind": "batch", "step": 0, "digest": "a", "grad": True}
+        return [skipped, *run(again, gradient="other")]
+
+    def judged(again: str, other: str = "") -> list[str]:
+        ends = {
+            "interrupted": RunSeen((tuple(run("a")),) * 2, ("",) * 2),
+            "resumed": RunSeen((tuple(resumed(again)), tuple(resumed(other or again))), ("",) * 2),
+        }
+        whole = evidence(run("a", "b", "c"), run("a", "b", "c"))
+        causes = resuming.resumed_runs_go_on(replace(whole, mirrors=ends)).causes
+        assert ("samples" in str(causes[-1].get("what"))) == ((again, other) != ("b", ""))
+        return [each.id for each in causes]
+
+    assert judged("c") == ["resumed-at-another-batch", "state-not-restored"]
+    assert judged("b") == ["state-not-restored"], "another input differs"
+    assert judged("x") == judged("c", "x") == ["state-not-restored"]
+
+
+def evaluated(*counts: int, **reduction: object) -> Evidence:
+    """An evaluation of as many samples on each rank, and a reduction after it."""
+    ranks = []
+    for count in counts:
+        batch = {"kind": "batch", "key": "v", "passed": 0, "size": count, "grad": False, "step": 3}
+        call = {"kind": "collective", "op": "all_reduce", "values": [0.5], "line": "train.py:9", **reduction}
+        ranks.append([batch, {"kind": "epoch_end", "key": "v", "passed": 0, "cut": False}, call])
+    return evidence(*ranks)
+
+
+def test_metrics_that_are_no_means() -> None:
+    judge = results.means_weigh_ranks_by_their_samples
+    assert cause(judge(evaluated(8, 8, averaged=True, metric="auroc"))) == "metric-is-no-mean"
+    assert judge(evaluated(8, 8, averaged=True, metric="")).status == "held"
+    assert cause(judge(evaluated(8, 8, averaged=False, divided_by=[8]))) == "metric-divided-by-own-count"
+    assert judge(evaluated(8, 8, averaged=False, divided_by=[16])).status == "held"
 
 
 def test_checkpoints() -> None:

@@ -124,6 +124,32 @@ def test_a_schedule_that_counts_ranks() -> None:
     assert judged_rates(*fast, each=2, why="enough").status == "held", "the run was not watched to its end"
 
 
+@pytest.mark.parametrize(
+    ("rate", "batch", "found"),
+    [(0.2, 16, "rate-scaled-without-batch"), (0.1, 16, "held"), (0.2, 32, "held"), (0.3, 16, "held")],
+)
+def test_a_learning_rate_that_is_scaled_for_a_batch_that_does_not_grow(rate: float, batch: int, found: str) -> None:
+    """One process has a rate of 0.1 and batches of 32 samples."""
+
+    def run(rate: float, batch: int) -> list[Event]:
+        loader = {"kind": "loader", "key": "a", "batch_size": batch, "line": "train.py:4"}
+        batches: Event = {"kind": "batch", "key": "a", "passed": 0, "grad": True, "step": 0}
+        schedule = {
+            "kind": "schedule",
+            "schedule": 0,
+            "optimizer": 0,
+            "name": "StepLR",
+            "length": None,
+            "line": "a.py:4",
+        }
+        return [loader, schedule, batches, backward(), step(groups=[{"lr": rate}])]
+
+    own = run(rate, batch)
+    seen = replace(evidence(own, own), mirrors={"one": RunSeen((tuple(run(0.1, 32)),))})
+    judged = schedules.schedules_fit_the_run(seen)
+    assert (judged.causes[0].id if judged.causes else judged.status) == found
+
+
 def test_a_learning_rate_that_follows_the_samples_of_one_rank() -> None:
     def judged(own: Callable[[int], float], whole: Callable[[int], float]) -> LawVerdict:
         real, one = ([step(n, groups=[{"lr": rate(n)}]) for n in range(12)] for rate in (own, whole))
@@ -191,6 +217,14 @@ def draw(digest: str, shape: list[int], line: str = "train.py:6") -> Event:
         "kind": "draw", "op": "bernoulli_", "key": f"bernoulli_ {line} 0", "step": 0, "digest": digest, "shape": shape,
         "line": line, "integer": False, "training": True, "backwards": 0,
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(("backwards", "found"), [(1, "broken"), (2, "not judged")])
+def test_noise_that_is_added_to_gradients_is_common(backwards: int, found: str) -> None:
+    """It is drawn after the last of two backward passes. What is drawn before belongs to the samples."""
+    events = [{**draw("a", [8, 4]), "backwards": backwards}, step(backwards=2)]
+    judged = randomness.random_streams_are_as_asked(evidence(events, events))
+    assert judged.status == found
 
 
 def test_random_draws() -> None:

@@ -9,7 +9,11 @@ from types import SimpleNamespace
 import pytest
 
 pytest.importorskip("torch")
-from ddpcheck.audit.recorder.means_over_ranks import is_divided_by_world_size
+from ddpcheck.audit.recorder.means_over_ranks import (
+    is_divided_by_world_size,
+    metric_that_is_no_mean,
+    numbers_that_divide,
+)
 
 MEANS = (
     "x = mean\nall_reduce(x)\nx /= world",
@@ -60,3 +64,49 @@ def test_a_script_whose_source_is_not_there_says_nothing(tmp_path: Path) -> None
     names = {"all_reduce": lambda x: told.append(is_divided_by_world_size("all_reduce", sys._getframe(1), 2))}
     exec(compile("x = 1.0\nall_reduce(x)\nx /= 2", "<nowhere>", "exec"), names)
     assert told == [False]
+
+
+def read(folder: Path, source: str, **names: object) -> tuple[str, list[float]]:
+    """What the source says of its call to all_reduce: the metric, and the numbers that divide the result."""
+    told: list[tuple[str, list[float]]] = []
+    file = folder / "script.py"
+    file.write_text(source)
+
+    def all_reduce(*values: object, **options: object) -> None:
+        frame = sys._getframe(1)
+        told.append((metric_that_is_no_mean("all_reduce", frame), numbers_that_divide("all_reduce", frame)))
+
+    names |= {"all_reduce": all_reduce, "reduce": all_reduce, "auroc": lambda *of: 0.5, "world": 2, "batches": [1, 2]}
+    exec(compile(source, str(file), "exec"), names)
+    return told[-1]
+
+
+@pytest.mark.parametrize(
+    ("source", "metric"),
+    [
+        ("x = auroc(batches)\nall_reduce(x)", "auroc"),
+        ("val_f1 = 0.25 * 2\nx = sum([val_f1])\nall_reduce(x)", "val_f1"),
+        ("p = r = 0.5\nf1 = 2 * p * r / (p + r)\nall_reduce(f1)", "f1"),
+        ("for epoch in batches:\n    f1 = auroc(batches)\n    all_reduce(f1)", "auroc"),
+        ("f1 = 0.0\nfor batch in batches:\n    f1 += auroc(batch)\nall_reduce(f1)", ""),
+        ("f1_sum = 3.0\nx = f1_sum / len(batches)\nall_reduce(x)", ""),
+        ("accuracy = 0.5\nall_reduce(accuracy)", ""),
+    ],
+)
+def test_metrics_that_are_no_means(tmp_path: Path, source: str, metric: str) -> None:
+    """A sum over batches is a mean of the batches' values on one process, too."""
+    assert read(tmp_path, source)[0] == metric
+
+
+@pytest.mark.parametrize(
+    ("source", "numbers"),
+    [
+        ("x = right\nall_reduce(x)\nx / seen", [64.0]),
+        ("x = right\nall_reduce(x)\nseen = seen * 2\nx / seen", []),
+        ("x = right\nall_reduce(x)\nx / len(batches)", []),
+        ("x = right\nreduce(x)\nx / seen", [64.0]),
+    ],
+    ids=["own count", "count that is changed later", "length", "library's reduce"],
+)
+def test_numbers_that_divide_a_sum(tmp_path: Path, source: str, numbers: list[float]) -> None:
+    assert read(tmp_path, source, right=48.0, seen=64)[1] == numbers

@@ -72,6 +72,7 @@ def _install(run: Run) -> None:
         models,
         optimizers,
         python_random_draws,
+        string_hashes,
         torch_random_draws,
         wrappers,
     )
@@ -91,6 +92,7 @@ def _install(run: Run) -> None:
         batch_values,
         files,
         python_random_draws,
+        string_hashes,
         torch_random_draws,
     ]
     for part in parts:

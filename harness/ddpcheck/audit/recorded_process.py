@@ -81,6 +81,8 @@ class Run:
     """The number since the last optimizer step."""
     loading: int = 0
     """Above 0 while a batch is made or gradients are compressed: random draws then do not belong to samples."""
+    in_backward: bool = False
+    """Whether a backward pass runs: its operations are not those of the script."""
     started: bool = False
     """Whether the first batch, or the first forward with an optimizer, has been seen."""
     trains: bool = False

@@ -14,3 +14,12 @@ def constant_of_each_rank(evidence: Evidence) -> Cause | None:
         if alike and len({event["digest"] for event in together}) > 1:
             return causes.VALUE_DIFFERS(line=together[0]["line"])
     return None
+
+
+def carried_value_of_each_rank(evidence: Evidence, step: int) -> Cause | None:
+    """The cause, if a value that is carried from earlier steps differs between ranks by this step."""
+    for together in evidence.aligned("carried"):
+        alike = len({(event["line"], tuple(event["shape"]), event["step"]) for event in together}) == 1
+        if alike and together[0]["step"] <= step and len({event["digest"] for event in together}) > 1:
+            return causes.CARRIED_VALUE_DIFFERS(line=together[0]["line"])
+    return None

@@ -4,7 +4,7 @@ batches.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from itertools import pairwise
 
 from ...causes.audit import data as causes
@@ -61,10 +61,16 @@ def ranks_read_different_shards(evidence: Evidence) -> LawVerdict:
     passes = training_passes(evidence)
     if not passes:
         return not_judged("no training batch came from a DataLoader, or was marked")
+    shared = ""
     for (key, passed), ranks in passes.items():
         loader = loader_of(evidence, key)
         line = loader.get("line") or next((event["line"] for events in ranks for event in events), key)
         together = list(zip(*ranks, strict=False))
+        if groups := _shared_groups(together):
+            shared = (
+                shared or f"all ranks get the same {len(together)} batches in pass {passed}, each sample {groups} times"
+            )
+            continue
         if together and all(len({event["digest"] for event in each}) == 1 for each in together) and ranks[0][0]["size"]:
             return broken(
                 f"all ranks get the same {len(together)} batches in pass {passed}",
@@ -91,7 +97,8 @@ def ranks_read_different_shards(evidence: Evidence) -> LawVerdict:
                     f"{count} samples come to several ranks in pass {passed}",
                     causes.SHARDS_OVERLAP(
                         count=count, size=size, line=line,
-                        how=f"The data set is iterable. It must split its samples over {evidence.ranks} ranks{workers} itself, "
+                        how=_why_hashed(evidence)
+                        or f"The data set is iterable. It must split its samples over {evidence.ranks} ranks{workers} itself, "
                         "in an order that all ranks share.",
                     ),
                 )  # fmt: skip
@@ -111,7 +118,17 @@ def ranks_read_different_shards(evidence: Evidence) -> LawVerdict:
         found = _overlap(evidence, key, passed, ranks)
         if found is not None:
             return found
-    return held(f"{counted(len(passes), 'pass', 'passes')} looked at")
+    return held(f"{counted(len(passes), 'pass', 'passes')} looked at", observation=shared)
+
+
+def _shared_groups(together: list[tuple[Event, ...]]) -> int:
+    """How often each sample comes in a batch, if the ranks share its group, as where a policy answers each prompt several times.
+
+    0 if a sample comes once, as samplers that know no ranks give it.
+    """
+    counts = {count for each in together for event in each for count in Counter(event["indices"] or [None]).values()}
+    alike = all(len({event["digest"] for event in each}) == 1 for each in together)
+    return counts.pop() if alike and len(counts) == 1 and counts != {1} else 0
 
 
 def _drawn_alike(together: tuple[Event, ...]) -> bool:
@@ -151,6 +168,15 @@ def _why_same(evidence: Evidence, key: str) -> str:
     if states:
         return f"The sampler is told that it is rank {states[0]['rank']} of {states[0]['num_replicas']} on every rank."
     return f"Its sampler is {loader.get('sampler', 'unknown')}, which knows no ranks, and all ranks shuffle alike."
+
+
+def _why_hashed(evidence: Evidence) -> str:
+    """The reason, if the script hashes strings, and PYTHONHASHSEED is not the same on all ranks; empty otherwise."""
+    hashed = [event for events in evidence.each_rank("string_hash") for event in events]
+    if not hashed or {event["seed"] for event in hashed} == {hashed[0]["seed"]} != {"random"}:
+        return ""
+    line = hashed[0]["line"]
+    return f"hash() at {line} gives other numbers in each process, so that the ranks do not split alike."
 
 
 def _samplers(evidence: Evidence, key: str) -> list[Event | None]:
@@ -193,7 +219,9 @@ def _overlap(evidence: Evidence, key: str, passed: int, ranks: list[list[Event]]
     if _drawn_with_replacement(evidence, ranks):
         return None
     seeds = [state["seed"] for state in states if state]
-    how = "The ranks' samplers choose samples that are not disjoint. A shuffle before the split needs one seed for all ranks."
+    how = _why_hashed(evidence) or (
+        "The ranks' samplers choose samples that are not disjoint. A shuffle before the split needs one seed for all ranks."
+    )
     if len(set(seeds)) > 1:
         how = f"The samplers have different seeds: {', '.join(map(str, seeds))}. All ranks need the same one."
     subsets = [loader_of(evidence, key, rank).get("subset") for rank in range(evidence.ranks)]
@@ -220,6 +248,13 @@ def base_indices(evidence: Evidence, key: str, rank: int, events: list[Event]) -
 
 
 def every_sample_is_used(evidence: Evidence) -> LawVerdict:
+    for loaders_of_ranks in evidence.aligned("loader"):
+        if all(loader.get("splits") for loader in loaders_of_ranks):
+            loader = loaders_of_ranks[0]
+            return broken(
+                f"the data set {loader['dataset']} knows its rank by {loader['splits']}, and its loader deals samples out, too",
+                causes.SAMPLES_SPLIT_TWICE(attribute=loader["splits"], ranks=evidence.ranks, line=loader["line"]),
+            )
     passes = training_passes(evidence)
     judged, chosen = 0, ""
     for (key, passed), ranks in passes.items():

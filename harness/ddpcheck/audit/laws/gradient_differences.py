@@ -9,13 +9,17 @@ from ...causes import Cause
 from ...causes.audit import gradients as causes
 from ..event_journal import Event
 from ..evidence import Evidence, StepSeen
+from .batch_source import batches_recognised
 from .class_weights import divided_by_own_weights
-from .constants import constant_of_each_rank
+from .constants import carried_value_of_each_rank, constant_of_each_rank
 from .gathered_targets import own_features_misplaced, targets_not_shifted
 from .law import LawVerdict, broken, held, not_judged
+from .loss_terms import first_apart, term_apart
 from .losses import CLOSE, lost_in_the_loss, near
 from .replicas import untrained_model_apart
 from .statistics import statistic_of_parts
+
+_UNRECOGNISED = "how the script forms its batches was not recognised; mark them with ddpcheck.audit.batch()"
 
 
 def difference_from_one_process(evidence: Evidence, usable: list[StepSeen], off: list[StepSeen]) -> LawVerdict:
@@ -58,16 +62,15 @@ def difference_from_one_process(evidence: Evidence, usable: list[StepSeen], off:
         return broken(headline, misplaced, details=details)
     if all(near(v, first.v[0]) for v in first.v) and first.w_off <= 1 and first.w:
         if _one_rank_only(first.w):
-            return not_judged(
-                "the run as one process saw one rank's samples only: how the script forms its batches was not recognised; "
-                "mark them with ddpcheck.audit.batch()"
-            )
+            return not_judged(f"the run as one process saw one rank's samples only: {_UNRECOGNISED}")
         return broken(headline, _normalised_per_rank(evidence, first, _shown(first.v), line), details=details)
     if first.w and first.w_off <= 1 and not all(near(v, first.v[0]) for v in first.v) and not _one_rank_only(first.w):
         cause = causes.RANKS_WEIGHTED(
             got=_shown(first.v), wanted=_shown(first.w[0]), line=_reduction_line(evidence, first, line)
         )
         return broken(headline, cause, details=details)
+    if not batches_recognised(evidence) and not _sees_updates(evidence):
+        return not_judged(_UNRECOGNISED)
     lost = [event for event in gathers(evidence) if event["loses_gradient"]]
     if lost:
         cause = causes.GATHERED_WITHOUT_GRADIENT(operation=lost[0]["op"], line=lost[0]["line"])
@@ -76,13 +79,17 @@ def difference_from_one_process(evidence: Evidence, usable: list[StepSeen], off:
         return broken(headline, of_parts, details=details)
     if of_each_rank := constant_of_each_rank(evidence):
         return broken(headline, of_each_rank, causes.LOSS_COUPLES_SAMPLES(line=line), details=details)
+    if carried := carried_value_of_each_rank(evidence, first.step):
+        return broken(headline, carried, details=details)
+    if of_term := term_apart(evidence, first):
+        return broken(headline, of_term, details=details)
     if module := untrained_model_apart(evidence, first.step):
         return not_judged(f"the ranks use different parameters of {module}, which no optimizer trains")
     if first.order_matters:
         return not_judged(
             f"one process's gradient in step {first.step} depends on the order of the samples, as where a batch has one task"
         )
-    return broken(headline, causes.LOSS_COUPLES_SAMPLES(line=line), details=details)
+    return broken(headline, causes.LOSS_COUPLES_SAMPLES(line=first_apart(evidence, first) or line), details=details)
 
 
 def _scaled(

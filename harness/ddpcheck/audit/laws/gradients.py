@@ -104,15 +104,23 @@ def gradients_are_synchronised(evidence: Evidence) -> LawVerdict:
     return held("" if averaged else f"equal in all bits in {counted(seen, 'step')}", observation=averaged)
 
 
+def _last_step_with_backward(evidence: Evidence, step: int) -> int:
+    """This step, or the one before it whose backward gave this optimizer its gradients, as where two optimizers step."""
+    return max((e["step"] for e in evidence.real.of(0, "backward") if e["step"] <= step), default=step)
+
+
 def _why_unsynchronised(evidence: Evidence, together: tuple[Event, ...], parameter: str) -> Cause:
     step = together[0]
     line = step["line"]
-    forwards = [e for e in evidence.real.of(0, "forward") if e["step"] == step["step"] and e["grad"]]
-    backwards = [e for e in evidence.real.of(0, "backward") if e["step"] == step["step"]]
+    number_of_step = _last_step_with_backward(evidence, step["step"])
+    forwards = [e for e in evidence.real.of(0, "forward") if e["step"] == number_of_step and e["grad"]]
+    backwards = [e for e in evidence.real.of(0, "backward") if e["step"] == number_of_step]
     at = backwards[-1]["line"] if backwards else line
     missing = [number for number in range(len(step["grads"])) if len({bool(e["grads"][number]) for e in together}) > 1]
-    reduced = [e for e in evidence.real.of(0, "collective") if e["step"] == step["step"] and e["number"] > 0]
+    reduced = [e for e in evidence.real.of(0, "collective") if e["step"] == number_of_step and e["number"] > 0]
     if not evidence.real.of(0, "wrapped"):
+        if reduced and parameter in [evidence.name(f"{step['optimizer']}.{n}") for n in step.get("sparse", ())]:
+            return causes.SPARSE_WITHOUT_INDICES(parameter=parameter, line=reduced[0]["line"])
         if missing and reduced:
             name = evidence.name(f"{step['optimizer']}.{missing[0]}")
             return causes.COLLECTIVES_PAIR_DIFFERENT(parameter=name, line=reduced[0]["line"])
@@ -128,6 +136,11 @@ def _why_unsynchronised(evidence: Evidence, together: tuple[Event, ...], paramet
         return causes.FORWARD_BYPASSES_WRAPPER(line=at)
     if not forwards[-1]["sync"]:
         return causes.LAST_MICRO_BATCH_NOT_SYNCHRONISED(line=at)
+    left = [event.get("reduced", ()) for event in together]
+    if all(left):
+        number = next(n for n in range(len(step["grads"])) if _differs(together, n))
+        if left[0][number] is not None and all(own[number] == left[0][number] for own in left):
+            return causes.GRADIENT_CHANGED_APART(parameter=parameter, backward=at, line=line)
     how = "It is in the wrapper, so it was changed after the reduction, or reached without the wrapper's forward."
     return causes.PARAMETER_NOT_SYNCHRONISED(parameter=parameter, how=how, line=line)
 

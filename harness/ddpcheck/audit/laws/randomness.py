@@ -24,7 +24,7 @@ def random_streams_are_as_asked(evidence: Evidence) -> LawVerdict:
         return _equal(evidence)
     if ranks_read_different_shards(evidence).status == "broken":
         return not_judged("the ranks read the same data")
-    compared = _compared(evidence, _ELEMENTS)
+    compared = _compared(evidence, _ELEMENTS, for_samples=True)
     for (line, operation), equal in compared.items():
         if all(equal):
             return broken(
@@ -52,13 +52,21 @@ def _held(compared: dict[tuple[str, str], list[bool]]) -> LawVerdict:
     return held(f"{sum(map(len, compared.values()))} draws compared")
 
 
-def _compared(evidence: Evidence, least: int) -> dict[tuple[str, str], list[bool]]:
+def _compared(evidence: Evidence, least: int, *, for_samples: bool = False) -> dict[tuple[str, str], list[bool]]:
     """For each line and operation and each draw of at least `least` elements: whether all ranks drew the same.
 
-    Draws of different shapes, as for a shorter last batch, are left out, since they cannot be compared.
+    Draws of different shapes, as for a shorter last batch, are left out, since they cannot be compared. for_samples: draws
+    between the last backward and the step are left out, too, as noise that is added to gradients is common to all samples.
     """
+    backwards = {event["step"]: event["backwards"] for event in evidence.real.of(0, "step")} if for_samples else {}
     drawn = [
-        {e["key"] + f" {e['step']}": e for e in events if e["training"] and _size(e["shape"]) >= least}
+        {
+            e["key"] + f" {e['step']}": e
+            for e in events
+            if e["training"]
+            and _size(e["shape"]) >= least
+            and not 0 < e.get("backwards", 0) == backwards.get(e["step"], -1)
+        }
         for events in evidence.each_rank("draw")
     ]
     found: dict[tuple[str, str], list[bool]] = defaultdict(list)

@@ -65,7 +65,8 @@ def buffers_equal_until(evidence: Evidence) -> int:
     them.
     """
     if any(event["broadcast_buffers"] for event in evidence.real.of(0, "wrapped")):
-        return evidence.steps_seen + 1
+        apart = _apart_outside_wrappers(evidence)
+        return apart[0] if apart else evidence.steps_seen + 1
     for together in states(evidence):
         if any(not name.endswith(_STATISTICS) for name in different(together, "b")):
             return int(together[0]["step"])
@@ -109,6 +110,7 @@ def replicas_stay_equal(evidence: Evidence) -> LawVerdict:
                 f"first {evidence.name(names[0])}{last}",
                 *restored_on_some_ranks(evidence, step),
                 *_not_sent(evidence, names[0], step),
+                *_changed_apart(evidence, names, step),
                 causes.REPLICAS_DRIFT(step=step, parameter=evidence.name(names[0])),
             )
         if any(name[0].isdigit() for name in together[0]["digests"]):
@@ -125,6 +127,27 @@ def _not_sent(evidence: Evidence, key: str, step: int) -> tuple[Cause, ...]:
     return (causes.PARAMETER_NOT_SENT(rank=owners[0], parameter=name, step=step),)
 
 
+def _changed_apart(evidence: Evidence, names: list[str], step: int) -> tuple[Cause, ...]:
+    """The cause, if a parameter was equal on all ranks after its last step, and some ranks changed it since."""
+    if evidence.dealt_out:
+        return ()
+    now = next(each for each in states(evidence) if each[0]["step"] == step and different(each, "p"))
+    for name in names:
+        optimizer, number = map(int, name.split("."))
+        steps = [
+            [e for e in own if e["step"] < step and e["optimizer"] == optimizer][-1:]
+            for own in evidence.each_rank("step")
+        ]
+        after = [own[0]["after"][number] if own and len(own[0].get("after", ())) > number else "" for own in steps]
+        if not after[0] or any(each != after[0] for each in after):
+            continue
+        ranks = tuple(rank for rank, state in enumerate(now) if state["digests"].get(name) != after[0])
+        if ranks:
+            line = steps[0][0]["line"]
+            return (causes.PARAMETERS_CHANGED_APART(ranks=ranks, parameter=evidence.name(name), line=line),)
+    return ()
+
+
 def buffers_are_equal(evidence: Evidence) -> LawVerdict:
     """Buffers that the script sends from one rank must not differ before, or the other ranks' updates are lost. The running
     statistics of batch norm may differ, as training does not use them, and so may buffers of step 0, which are initial values.
@@ -133,6 +156,11 @@ def buffers_are_equal(evidence: Evidence) -> LawVerdict:
     if lost := _lost_by_the_script(evidence):
         return lost
     if any(event["broadcast_buffers"] for event in evidence.real.of(0, "wrapped")):
+        if apart := _apart_outside_wrappers(evidence):
+            step, buffer = apart
+            return broken(
+                f"{buffer} differs in step {step}, and no wrapper has its module", causes.BUFFERS_DIFFER(buffer=buffer)
+            )
         lost_names = _lost_by_a_wrapper(evidence)
         used = {event["buffer"] for event in evidence.real.of(0, "used_buffer")}
         if name := next((each for each in lost_names if each in used), ""):
@@ -171,6 +199,20 @@ def _lost_by_the_script(evidence: Evidence) -> LawVerdict | None:
     return None
 
 
+def _apart_outside_wrappers(evidence: Evidence) -> tuple[int, str] | None:
+    """The first step in which a used buffer differs whose module no wrapper has, such as a loss, and its name."""
+    modules = evidence.real.of(0, "module")
+    wrapped = {module["name"] for module in modules if module["wrapper"]}
+    outside = {module["place"] for module in modules if not module["wrapper"] and module["name"] not in wrapped}
+    used = {event["buffer"] for event in evidence.real.of(0, "used_buffer")}
+    for together in states(evidence) if outside and used else ():
+        for name in different(together, "b") if together[0]["step"] > 0 else ():
+            place, _, buffer = name[1:].partition(".")
+            if int(place) in outside and buffer in used and not buffer.endswith(_STATISTICS):
+                return int(together[0]["step"]), buffer
+    return None
+
+
 def _lost_by_a_wrapper(evidence: Evidence) -> list[str]:
     """The buffers that differ between ranks before a wrapper sends rank 0's."""
     trained = (together for together in states(evidence) if together[0]["step"] > 0)
@@ -180,6 +222,11 @@ def _lost_by_a_wrapper(evidence: Evidence) -> list[str]:
 
 def evaluated_models_are_equal(evidence: Evidence) -> LawVerdict:
     """Parameters without optimizer that all ranks use, such as those of moving averages and of teachers."""
+    for again in evidence.aligned("statistics"):
+        first, *others = (event["digests"] for event in again)
+        if name := next((n for n, value in first.items() if any(own.get(n, value) != value for own in others)), ""):
+            cause = causes.STATISTICS_OF_OWN_SHARD(module=again[0]["module"], buffer=name, line=again[0]["line"])
+            return broken(f"{name} of {again[0]['module']} differs between ranks where it is evaluated", cause)
     seen = False
     for together in states(evidence):
         seen = seen or any(name[0] == "m" for name in together[0]["digests"])

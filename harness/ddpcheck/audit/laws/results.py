@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ...causes.audit import results as causes
 from ..event_journal import Event
 from ..evidence import Evidence
@@ -61,9 +63,15 @@ def means_weigh_ranks_by_their_samples(evidence: Evidence) -> LawVerdict:
         return not_judged("no whole pass without gradients was seen")
     for together in zip(*passes, strict=False):
         counts = tuple(samples for _, samples, _ in together)
+        reductions = together[0][2]
+        if metric := next((event for event in reductions if event.get("metric")), None):
+            cause = causes.METRIC_IS_NO_MEAN(metric=metric["metric"], line=metric["line"])
+            return broken(f"{metric['metric']} of {', '.join(map(str, counts))} samples is averaged over ranks", cause)
+        if own := _divided_by_own_count(together, counts):
+            cause = causes.METRIC_DIVIDED_BY_OWN_COUNT(count=counts[0], total=sum(counts), line=own["line"])
+            return broken(f"a sum over {sum(counts)} samples is divided by {counts[0]}", cause)
         if len(set(counts)) == 1:
             continue
-        reductions = together[0][2]
         reduced = [e for e in reductions if e["op"] in ("all_reduce", "reduce") and e["values"] and not _whole(e)]
         totals = [e for e in reductions if e["values"] and any(_is_count(v, counts[0]) for v in e["values"])]
         if not reduced or totals:
@@ -74,6 +82,23 @@ def means_weigh_ranks_by_their_samples(evidence: Evidence) -> LawVerdict:
         where = reduced[0]["line"]
         unclear = unclear or f"{told} are reduced at {where} without their counts: right for sums, wrong for means"
     return held(observation=unclear)
+
+
+def _divided_by_own_count(together: Sequence[tuple[Event, int, list[Event]]], counts: tuple[int, ...]) -> Event | None:
+    """The reduction to a sum over ranks that every rank divides by the number of its own samples."""
+    every = zip(*(reductions for _, _, reductions in together), strict=False)
+    return next(
+        (
+            events[0]
+            for events in every
+            if len(counts) > 1
+            and events[0].get("reduce", "SUM") == "SUM"
+            and all(
+                count > 1 and count in event.get("divided_by", ()) for event, count in zip(events, counts, strict=True)
+            )
+        ),
+        None,
+    )
 
 
 def _whole(event: Event) -> bool:

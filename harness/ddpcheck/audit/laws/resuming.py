@@ -42,7 +42,8 @@ def resumed_runs_go_on(evidence: Evidence) -> LawVerdict:
                 own = _one_random_state(evidence.real, step, resumed, number) if a["groups"] == b["groups"] else None
                 alike = () if own is None else (causes.RANDOM_STATE_OF_ONE_RANK(rank=own, step=step),)
                 cause = causes.STATE_NOT_RESTORED(what=f"{what} in step {step}")
-                return broken(f"rank {rank}, step {step}: {what}", *alike, cause)
+                elsewhere = _other_place(evidence.real, step, resumed, number) if a["groups"] == b["groups"] else ()
+                return broken(f"rank {rank}, step {step}: {what}", *alike, *elsewhere, cause)
         if len(whole) != len(again) and not evidence.real.of(rank, "cut"):
             what = f"{counted(len(again), 'step')} instead of {len(whole)}"
             return broken(f"rank {rank} takes {what}", causes.STATE_NOT_RESTORED(what=what))
@@ -86,11 +87,30 @@ def _other(real: RunSeen, step: int, resumed: RunSeen, number: int, rank: int) -
         found = [
             noun
             for noun, kinds in _INPUTS.items()
-            if _digests(real, kinds, each, step) != _digests(resumed, kinds, each, number)
+            if _last(_digests(resumed, kinds, each, number), wanted := _digests(real, kinds, each, step)) != wanted
         ]
         if found:
             return " and ".join(found) + (f" on rank {each}" if each != rank else "")
     return "parameters, or other random draws that were not recorded"
+
+
+def _other_place(real: RunSeen, step: int, resumed: RunSeen, number: int) -> tuple[Cause, ...]:
+    """The cause, if every rank's first batch after the checkpoint is one of another step of the uninterrupted run."""
+    places = set()
+    for rank in range(len(real.events)):
+        batches = [(event["step"], event["digest"]) for event in real.of(rank, "batch") if event["grad"]]
+        found = _digests(resumed, ("batch",), rank, number)[-1:]
+        there = [place for place, digest in batches if found == [digest]]
+        places.add(there[0] if there and step not in there else step)
+    (place, *others) = places
+    if others or place == step:
+        return ()
+    return (causes.RESUMED_AT_ANOTHER_BATCH(step=step, place=place),)
+
+
+def _last(read: list[str], wanted: list[str]) -> list[str]:
+    """As many of the last inputs as are wanted: a run that resumes may read batches before, to skip them."""
+    return read[-len(wanted) :] if wanted else read
 
 
 def _digests(run: RunSeen, kinds: tuple[str, ...], rank: int, step: int) -> list[str]:

@@ -25,6 +25,8 @@ _FOLLOWS = 0.1
 def schedules_fit_the_run(evidence: Evidence) -> LawVerdict:
     if verdict := _counts_own_samples(evidence):
         return verdict
+    if verdict := _scaled_without_batch(evidence):
+        return verdict
     made = evidence.real.of(0, "schedule")
     steps = evidence.real.of(0, "step")
     if not made or not steps:
@@ -81,6 +83,28 @@ def _counts_own_samples(evidence: Evidence) -> LawVerdict | None:
             told = f"the learning rate is {own[step]:.6g} in step {step}, and {whole[step]:.6g} on one process"
             return broken(told, cause)
     return None
+
+
+def _scaled_without_batch(evidence: Evidence) -> LawVerdict | None:
+    """A rate that is multiplied by the world size, while the script divides the batch by it: the whole batch does not grow."""
+    ranks, one = evidence.ranks, evidence.mirrors.get("one")
+    passes = sorted(trained_passes(evidence))
+    if one is None or ranks == 1 or not passes or any(event.get("in_turn") for event in one.of(0, "begin")):
+        return None
+    key = passes[0][0]
+    alone = next((event for event in one.of(0, "loader") if event["key"] == key), None)
+    own = loader_of(evidence, key)
+    if alone is None or not own.get("batch_size") or own["batch_size"] * ranks != alone.get("batch_size"):
+        return None
+    pairs = list(zip(evidence.real.of(0, "step"), one.of(0, "step"), strict=False))
+    factors = {round(_rate(a) / _rate(b), 4) for a, b in pairs if _rate(b)}
+    if factors not in ({float(ranks)}, {round(ranks**0.5, 4)}):
+        return None
+    whole, rates = alone["batch_size"], (_rate(pairs[0][1]), _rate(pairs[0][0]))
+    return broken(
+        f"the learning rate is {rates[1]:.6g} in step 0, and {rates[0]:.6g} on one process, with batches of {whole} samples",
+        causes.RATE_SCALED_WITHOUT_BATCH(factor=factors.pop(), ranks=ranks, batch=whole, line=own["line"]),
+    )
 
 
 def _steps_under(schedule: Event, steps: list[Event]) -> list[Event]:

@@ -60,7 +60,44 @@ def ranks_call_the_same_collectives(evidence: Evidence) -> LawVerdict:
                 f"rank {longest} makes {lengths[longest]} calls, others make {min(lengths)}",
                 _branch(evidence, extra, ranks),
             )
-    return held(f"{min(lengths)} calls compared")
+    return _backward_skipped(evidence) or held(f"{min(lengths)} calls compared")
+
+
+def _backward_skipped(evidence: Evidence) -> LawVerdict | None:
+    """The verdict, if one rank makes no backward after a forward through a wrapper, and others do."""
+    if _uneven_batches(evidence) or _stopped(evidence) is not None:
+        return None
+    calls = [
+        [
+            event
+            for event in events
+            if _synchronises(event) or (event["kind"] == "collective" and _counts(event, evidence))
+        ]
+        for events in evidence.each_rank("forward", "backward", "collective")
+    ]
+    for place, together in enumerate(zip(*calls, strict=False)):
+        kinds = [event["kind"] for event in together]
+        if len(set(kinds)) == 1:
+            continue
+        ranks = tuple(rank for rank, kind in enumerate(kinds) if kind != "backward")
+        backward = next((event for event in together if event["kind"] == "backward"), None)
+        before = [calls[rank][place - 1] for rank in ranks] if place else []
+        if backward is None or not before or any(not _synchronises(event) for event in before):
+            return None
+        if any(event["kind"] != "forward" for event in before):
+            return None
+        forward = before[0]
+        return broken(
+            f"{ranks_named(ranks)} {'makes' if len(ranks) == 1 else 'make'} no backward in step {forward['step']}",
+            causes.BACKWARD_SKIPPED(ranks=ranks, step=forward["step"], line=backward["line"], forward=forward["line"]),
+        )
+    return None
+
+
+def _synchronises(event: Event) -> bool:
+    if event["kind"] == "forward":
+        return bool(event["grad"] and event["sync"])
+    return event["kind"] == "backward" and any(event["sync"]) and not event.get("again")
 
 
 def _counts(event: Event, evidence: Evidence) -> bool:

@@ -13,7 +13,7 @@ from torch.distributed import distributed_c10d as c10d
 
 from ..recorded_process import Run
 from . import compared_steps, gathered_places, models
-from .means_over_ranks import is_divided_by_world_size
+from .means_over_ranks import is_divided_by_world_size, metric_that_is_no_mean, numbers_that_divide
 from .patching import own_frame, replace_everywhere
 from .tensors import digest
 
@@ -202,14 +202,18 @@ def _sampled(run: Run, name: str, args: tuple[Any, ...], result: Any) -> dict[st
     return {"sample": [float(each) for each in tensor.detach().reshape(-1)[:_SMALL].tolist()]}
 
 
-def _averaged(name: str, described: dict[str, Any]) -> dict[str, bool]:
-    """Whether a small tensor is reduced to a mean over the ranks."""
+def _averaged(name: str, described: dict[str, Any]) -> dict[str, Any]:
+    """Whether a small tensor is reduced to a mean over the ranks; the metric that it is, if that is no mean over samples; the
+    numbers by which a sum is divided.
+    """
     if name not in ("all_reduce", "reduce") or described["values"] is None:
         return {}
-    if described.get("reduce") == "AVG":
-        return {"averaged": True}
     frame = own_frame()
-    return {"averaged": frame is not None and is_divided_by_world_size(name, frame, described["group"])}
+    if frame is None:
+        return {"averaged": described.get("reduce") == "AVG"}
+    if described.get("reduce") == "AVG" or is_divided_by_world_size(name, frame, described["group"]):
+        return {"averaged": True, "metric": metric_that_is_no_mean(name, frame)}
+    return {"averaged": False, "divided_by": numbers_that_divide(name, frame)}
 
 
 def _described(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:

@@ -6,8 +6,10 @@ nothing.
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Iterator
+from types import FrameType
 from typing import Any
 
 import torch
@@ -24,6 +26,9 @@ from .tensors import children, copied, digest_of_nest, plain, walk
 
 _KEPT_BYTES = 512 << 20
 _ROWS = 1024
+_FRAMES = 12
+_DEALT_OUT, _DISPATCHER = "IterableDatasetShard", "DataLoaderDispatcher"
+"""Accelerate's data set and loader that deal the samples of an iterable data set out to the ranks."""
 _SUBSET = 200_000
 _UNTRAINED_BATCHES = 200
 """The most batches in one pass of a loader from which no batch was trained on."""
@@ -204,7 +209,9 @@ def install(run: Run) -> None:
             loader = loaders.add(self)
             described = _described(self)
             loader.batches = described["batches"]
-            run.note("loader", loader=loader.number, key=loader.key, line=run.line(), **described)
+            run.note(
+                "loader", loader=loader.number, key=loader.key, line=run.line(), splits=_splits(run, self), **described
+            )
 
         return make
 
@@ -304,6 +311,32 @@ def _described(loader: Any) -> dict[str, Any]:
         "sampler": type(sampler).__name__,
         "batch_sampler": type(getattr(loader, "batch_sampler", None)).__name__,
     }
+
+
+def _splits(run: Run, loader: Any) -> str:
+    """The attribute that tells an iterable data set its rank, if its loader deals its samples out to the ranks, too."""
+    data = loader.dataset
+    if type(data).__name__ == _DEALT_OUT:
+        data = getattr(data, "dataset", None)
+    elif not _made_by_dispatcher():
+        return ""
+    if run.settings.ranks == 1 or run.mirrors:
+        return ""
+    numbers = (
+        {name: value for name, value in vars(data).items() if type(value) is int} if hasattr(data, "__dict__") else {}
+    )
+    knows_world = any("world" in name or "replicas" in name for name in numbers if numbers[name] == run.settings.ranks)
+    return next((name for name in numbers if knows_world and "rank" in name and numbers[name] == run.rank), "")
+
+
+def _made_by_dispatcher() -> bool:
+    """Whether Accelerate's dispatcher makes this loader: its first rank reads all batches, and deals them out."""
+    frame: FrameType | None = sys._getframe(1)
+    for _ in range(_FRAMES):
+        if frame is not None and type(frame.f_locals.get("self")).__name__ == _DISPATCHER:
+            return True
+        frame = frame.f_back if frame is not None else None
+    return False
 
 
 def _base(data: Any) -> tuple[Any, list[int] | None]:

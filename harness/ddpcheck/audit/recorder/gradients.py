@@ -15,10 +15,19 @@ from typing import Any
 import torch
 
 from ..recorded_process import Run
-from . import batch_values, compared_steps, flat_parameters, loss_factors, script_objects, torch_random_draws
+from . import (
+    batch_values,
+    compared_steps,
+    flat_parameters,
+    loss_factors,
+    loss_terms,
+    script_objects,
+    torch_random_draws,
+    wrappers,
+)
 from .fully_sharded import shared_digest, whole
 from .patching import replace
-from .tensors import sample
+from .tensors import checksum, is_sharded, sample
 
 _PARTS = 32
 """Backwards of one window whose gradients are kept separately; later ones are added to the last."""
@@ -35,6 +44,8 @@ class Gradients:
         self.parameters: list[torch.Tensor] = []
         self._hooked: set[int] = set()
         self._hooks: list[Any] = []
+        self._reduced: dict[int, int] = {}
+        """Checksums of the gradients after the last backward that DDP synchronised."""
         self.loss_scale: float = 1.0
         """The factor by which a gradient scaler has multiplied the losses of this step."""
         self._clipped_at: dict[int, int] = {}
@@ -104,20 +115,38 @@ class Gradients:
             loss = loss_factors.described(first, self.loss_scale)
             if loss["loss"] is not None and not math.isfinite(loss["loss"]):
                 compared_steps.of(run).compare()
-            self._inside = True
+            loss_terms.of(run).close(first)
+            self._inside = run.in_backward = True
             try:
                 return original(tensors, *args, **kwargs)
             finally:
-                self._inside = False
+                self._inside = run.in_backward = False
                 line = run.line()
                 run.note(
                     "backward", step=run.step, number=run.backwards, line=line, sync=syncing(run), again=self.stepping,
                     **loss,
                 )  # fmt: skip
                 batch_values.note_loss(run, line, loss["loss"], loss["scale"])
+                self._look_at_reduced()
                 run.backwards += not self.stepping
 
         return backward
+
+    def _look_at_reduced(self) -> None:
+        run = self.run
+        self._reduced = {}
+        if run.mirrors or not run.full or not any(syncing(run)):
+            return
+        with torch_random_draws.of(run).unwatched():
+            self._reduced = {
+                id(each): checksum(each.grad)
+                for each in self.parameters
+                if each.grad is not None and not is_sharded(each) and wrappers.coverage(each) == "synchronised"
+            }
+
+    def reduced(self, parameters: Iterable[torch.Tensor]) -> list[int | None]:
+        """Checksums of the parameters' gradients as DDP left them; None where it did not synchronise them."""
+        return [self._reduced.get(id(each)) for each in parameters]
 
     def clip(self, original: Any, kind: str) -> Any:
         run = self.run

@@ -10,29 +10,105 @@ import ast
 import functools
 import linecache
 from collections.abc import Iterator
+from dataclasses import dataclass
 from types import FrameType
 
 _DIVISIONS = frozenset({"div", "div_", "true_divide", "true_divide_"})
 _NUMBERS = frozenset({"float", "int"})
+_NO_MEANS = frozenset(
+    {"f1", "fbeta", "auc", "auroc", "auprc", "precision", "recall", "perplexity", "ppl", "rmse", "r2", "mcc", "kappa"}
+)
+"""Metrics whose mean over parts of the samples is not their value over all samples."""
 
 
 def is_divided_by_world_size(call: str, frame: FrameType, world_size: int) -> bool:
     """Whether the frame, which is in this call, then divides its first argument by the world size, and did not multiply it
     before. False where the source is not there, or shows no division.
     """
-    divisors = _divisors_of_mean(frame.f_code.co_filename, frame.f_lineno, call)
-    return any(_is_world_size(divisor, frame, world_size) for divisor in divisors)
+    read = _read(frame.f_code.co_filename, frame.f_lineno, call)
+    return not read.weighted and any(_is_world_size(divisor, frame, world_size) for divisor in read.divisors)
+
+
+def numbers_that_divide(call: str, frame: FrameType) -> list[float]:
+    """The plain numbers, such as a count of the rank's samples, by which the result of the call is divided as they are now."""
+    read = _read(frame.f_code.co_filename, frame.f_lineno, call)
+    values = [
+        frame.f_locals.get(each.id, frame.f_globals.get(each.id))
+        for each in read.divisors
+        if isinstance(each, ast.Name) and each.id not in read.assigned_later
+    ]
+    return [float(value) for value in values if isinstance(value, (int, float)) and not isinstance(value, bool)]
+
+
+def metric_that_is_no_mean(call: str, frame: FrameType) -> str:
+    """The name of a metric, such as F1, that the call reduces, and that is computed after the loop over batches; else empty."""
+    return _read(frame.f_code.co_filename, frame.f_lineno, call).metric
+
+
+@dataclass(frozen=True)
+class Read:
+    """What the source says of a call's tensor. divisors: what it is divided by later. weighted: whether it has a weight. metric:
+    its name, if it is no mean over samples. assigned_later: names that change after the call.
+    """
+
+    divisors: tuple[ast.expr, ...] = ()
+    weighted: bool = False
+    metric: str = ""
+    assigned_later: frozenset[str] = frozenset()
 
 
 @functools.cache
-def _divisors_of_mean(file: str, line: int, call: str) -> tuple[ast.expr, ...]:
-    """What the call's tensor is divided by later; empty if it has a weight. Read once, as a loop may reach a call often."""
+def _read(file: str, line: int, call: str) -> Read:
+    """Read once, as a loop may reach a call often."""
     function = _innermost(_parsed(file), line)
     if function is None or (reduced := _reduced(function, call, line)) is None:
-        return ()
-    if any(_has_weight(value) for value in _assigned(function, reduced, line)):
-        return ()
-    return tuple(_divisors(function, reduced, line))
+        return Read()
+    values = list(_assigned(function, reduced, line))
+    later = frozenset(
+        ast.unparse(target)
+        for node in ast.walk(function)
+        if isinstance(node, ast.Assign) and node.lineno > line
+        for target in node.targets
+    )
+    return Read(
+        tuple(_divisors(function, reduced, line)),
+        any(_has_weight(value) for value in values),
+        _metric(function, reduced, line),
+        later,
+    )
+
+
+def _metric(function: ast.AST, reduced: str, line: int) -> str:
+    """The metric's name, if a loop over batches does not compute it again and again."""
+    loops = [
+        (node.lineno, node.end_lineno or node.lineno)
+        for node in ast.walk(function)
+        if isinstance(node, (ast.For, ast.While, ast.AsyncFor)) and not node.lineno <= line <= (node.end_lineno or line)
+    ]
+    values = list(_assigned(function, reduced, line))
+    if any(first <= value.lineno <= last for value in values for first, last in loops) or any(map(_is_mean, values)):
+        return ""
+    for value in values:
+        names = [node.id if isinstance(node, ast.Name) else node.attr for node in ast.walk(value)
+                 if isinstance(node, (ast.Name, ast.Attribute))]  # fmt: skip
+        if found := next((name for name in (*names, reduced) if _is_metric(name)), ""):
+            return found
+    return ""
+
+
+def _is_metric(name: str) -> bool:
+    return not _NO_MEANS.isdisjoint(name.lower().split("_"))
+
+
+def _is_mean(value: ast.expr) -> bool:
+    """Whether a sum of metrics is divided by a number of batches or samples."""
+    if not isinstance(value, ast.BinOp) or not isinstance(value.op, ast.Div):
+        return False
+    parts = [
+        any(isinstance(node, ast.Name) and _is_metric(node.id) for node in ast.walk(side))
+        for side in (value.left, value.right)
+    ]
+    return parts == [True, False]
 
 
 @functools.cache
@@ -57,11 +133,11 @@ def _innermost(module: ast.Module | None, line: int) -> ast.AST | None:
 
 
 def _reduced(function: ast.AST, call: str, line: int) -> str | None:
-    """The source of the call's tensor."""
+    """The source of the call's tensor. A library's reduce may make the call."""
     for node in ast.walk(function):
         if not isinstance(node, ast.Call) or not node.lineno <= line <= (node.end_lineno or node.lineno):
             continue
-        if _name(node.func) == call:
+        if _name(node.func) in (call, "reduce"):
             given = [*node.args, *(each.value for each in node.keywords if each.arg == "tensor")]
             return ast.unparse(given[0]) if given else None
     return None
@@ -73,7 +149,10 @@ def _assigned(function: ast.AST, name: str, line: int) -> Iterator[ast.expr]:
         if isinstance(node, (ast.Assign, ast.AugAssign)) and node.lineno < line:
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             if name in map(ast.unparse, targets):
-                yield node.value if isinstance(node, ast.Assign) else ast.BinOp(node.target, node.op, node.value)
+                if isinstance(node, ast.AugAssign):
+                    yield ast.copy_location(ast.BinOp(node.target, node.op, node.value), node)
+                else:
+                    yield node.value
 
 
 def _has_weight(value: ast.expr) -> bool:

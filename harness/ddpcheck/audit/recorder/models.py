@@ -18,7 +18,7 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from ..event_journal import JournalReader
 from ..recorded_process import Run
 from . import compared_steps, fully_sharded, gradients, script_objects, torch_random_draws
-from .tensors import is_sharded, nudged, plain, walk, without_rest
+from .tensors import checksum, digest, is_sharded, nudged, plain, walk, without_rest
 
 _WRAPPERS = re.compile(r"_orig_mod\.|_fsdp_wrapped_module\.")
 
@@ -39,6 +39,9 @@ class Models:
         self.called: bool = False
         self.reached: bool = False
         self._gathered = False
+        self._estimated: set[int] = set()
+        self._after: dict[int, tuple[Any, str]] = {}
+        """By id: how a parameter was recognisable after its last step, and its digest."""
 
     def enter(self, module: torch.nn.Module, args: Any) -> None:
         self.depth += 1
@@ -57,10 +60,38 @@ class Models:
             for place, root in enumerate(self.roots):
                 if root is module or _inner(root) is module:
                     self._trained[place] = self._trained[place] or module.training
+        self._see_statistics(module)
         if (new or self.stale) and self.run.started and compared_steps.of(self.run).now():
             self.stale = False
             with draws.unwatched():
                 self._state()
+
+    def _see_statistics(self, module: torch.nn.Module) -> None:
+        """Note the statistics of a module that is not trained, where it is evaluated after a pass that estimates them."""
+        run = self.run
+        if run.mirrors or not run.trains or torch.is_grad_enabled():
+            return
+        if module.training:
+            self._estimated.add(id(module))
+        elif id(module) in self._estimated and not self._trains(module):
+            self._estimated.discard(id(module))
+            digests = {
+                f"{name}.{kind}": digest(each)
+                for name, norm in module.named_modules()
+                if isinstance(norm, torch.nn.modules.batchnorm._NormBase)
+                for kind, each in norm.named_buffers(recurse=False)
+            }
+            if digests:
+                run.note(
+                    "statistics", module=type(_inner(module)).__name__, step=run.step, digests=digests, line=run.line()
+                )
+
+    def _trains(self, module: torch.nn.Module) -> bool:
+        return any(
+            trained
+            for root, trained in zip(self.roots, self._trained, strict=True)
+            if root is module or _inner(root) is module or root is _inner(module)
+        )
 
     def leave(self, module: torch.nn.Module, args: Any, result: Any) -> None:
         self.depth = max(self.depth - 1, 0)
@@ -143,10 +174,27 @@ class Models:
             if run.rank == 0:
                 run.journal.keep(f"state-{number}", {name: without_rest(each) for name, each in kept.items()})
 
+    def stepped(self, parameters: list[torch.Tensor]) -> list[str]:
+        """Digests of parameters after their step."""
+        digests = [digest(each) for each in parameters]
+        self._after |= {
+            id(each): (_shape_and_bits(each), made)
+            for each, made in zip(parameters, digests, strict=True)
+            if not is_sharded(each)
+        }
+        return digests
+
     def _digests(self, tensors: dict[str, torch.Tensor]) -> dict[str, str]:
         """Digests of all tensors, except parts that are no longer put together."""
-        made = {name: fully_sharded.shared_digest(self.run, each) for name, each in tensors.items()}
+        made = {name: self._digest(each) for name, each in tensors.items()}
         return {name: value for name, value in made.items() if value}
+
+    def _digest(self, tensor: torch.Tensor) -> str:
+        """The digest after the last step, if the tensor has not changed since."""
+        known, made = self._after.get(id(tensor), (None, ""))
+        if known is not None and not is_sharded(tensor) and _shape_and_bits(tensor) == known:
+            return made
+        return fully_sharded.shared_digest(self.run, tensor)
 
     def _restore(self, number: int) -> None:
         settings = self.run.settings
@@ -213,6 +261,10 @@ def _unused_norms(module: torch.nn.Module) -> list[str]:
         every += kind.__subclasses__()
     own = [kind for kind in every if not kind.__module__.startswith("torch.")]
     return sorted({kind.__name__ for kind in own if not any(type(each) is kind for each in module.modules())})
+
+
+def _shape_and_bits(tensor: torch.Tensor) -> Any:
+    return tensor.shape, tensor.dtype, checksum(tensor)
 
 
 def _local(tensor: torch.Tensor) -> torch.Tensor:

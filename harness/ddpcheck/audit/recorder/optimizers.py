@@ -123,6 +123,7 @@ class Optimizers:
             "grads": grads,
             "zero": bool(every) and all(each.grad is None or not bool(plain(each.grad).any()) for each in every),
             "finite": run.mirrors or all(each.grad is None or bool(plainly_finite(each.grad)) for each in every),
+            "sparse": [n for n, each in enumerate(every) if each.grad is not None and each.grad.is_sparse],
             "covered": [wrappers.coverage(each) for each in every],
             "parts": [len(seen.parts.get(id(each), ())) for each in every] if run.full else [],
             **self._regularities(every),
@@ -150,6 +151,7 @@ class Optimizers:
         layers = models.of(run).layer_weights()
         return {
             **models.of(run).close_step(),
+            "reduced": seen.reduced(every),
             "local": [
                 digest(each[0] if len(each) == 1 else torch.stack(each).sum(0)) if each else "" for each in parts
             ],
@@ -171,7 +173,8 @@ class Optimizers:
         with draws.unwatched():
             if not self._noted:  # it never asked for its closure
                 self._look(optimizer)
-            after = [digest(each) for each in every] if run.settings.resumes else []
+            looked = bool(self._noted["looked"]) and not run.mirrors and not any(is_sharded(each) for each in every)
+            after = models.of(run).stepped(every) if run.settings.resumes or looked else []
         run.note("step", step=run.step, **self._noted, after=after)
         seen.forget(every)
         if run.step + 1 >= run.settings.steps:

@@ -8,6 +8,7 @@ import hashlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 import torch
 
 SAMPLED = 16384
@@ -50,6 +51,13 @@ def digest(tensor: torch.Tensor) -> str:
     if values.numel():
         made.update(values.reshape(-1).view(torch.uint8).numpy())  # type: ignore[arg-type]
     return made.hexdigest()[:16]
+
+
+def checksum(tensor: torch.Tensor) -> int:
+    """The sum of the bits as integers: equal for equal tensors, and much cheaper than a digest."""
+    bits = plain(tensor).contiguous().reshape(-1).view(torch.uint8).numpy()
+    whole = len(bits) // 8 * 8
+    return int(bits[:whole].view(np.uint64).sum()) + int(bits[whole:].sum())
 
 
 def digest_of_nest(value: Any) -> str:

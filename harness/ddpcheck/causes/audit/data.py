@@ -52,6 +52,15 @@ SET_EPOCH_NOT_CALLED = Kind(
     epoch=int,
     line=str,
 )
+SAMPLES_SPLIT_TWICE = Kind(
+    "samples-split-twice",
+    "The data set splits its samples over ranks, by its {attribute}, and its loader splits them again.",
+    because="Each rank then gets 1/{ranks} of 1/{ranks} of the samples, and the others are never used.",
+    look="{line}: give the framework's loader a data set that yields all samples on each rank",
+    attribute=str,
+    ranks=int,
+    line=str,
+)
 SAMPLES_NEVER_USED = Kind(
     "samples-never-used",
     "{count} of {size} samples {count:is|are} in no rank's shard.",

@@ -11,6 +11,16 @@ PARAMETER_NOT_SYNCHRONISED = Kind(
     how=str,
     line=str,
 )
+GRADIENT_CHANGED_APART = Kind(
+    "gradient-changed-after-reduction",
+    "Each rank changes the gradient of {parameter} in its own way, after it was synchronised.",
+    because="After the backward at {backward} it is equal on all ranks, and at the step it is not.",
+    look="what changes gradients before {line}, such as noise: every rank must draw the same",
+    certainty="certain",
+    parameter=str,
+    backward=str,
+    line=str,
+)
 PARAMETERS_OF_ONE_RANK = Kind(
     "parameters-of-one-rank",
     "After each step all ranks take one rank's parameters, at {line}.",
@@ -79,6 +89,14 @@ COLLECTIVES_PAIR_DIFFERENT = Kind(
     "Ranks reduce gradients of different parameters together, such as {parameter}.",
     because="Parameters without a gradient are left out, and are not the same on every rank.",
     look="{line}: reduce zeros where there is no gradient",
+    parameter=str,
+    line=str,
+)
+SPARSE_WITHOUT_INDICES = Kind(
+    "sparse-gradient-without-indices",
+    "The sparse gradient of {parameter} differs between ranks after it is reduced at {line}.",
+    because="Its values belong to the rows that its indices name, and these differ between ranks.",
+    look="{line}: gather indices and values of all ranks, or make the gradient dense before it is reduced",
     parameter=str,
     line=str,
 )
@@ -188,6 +206,47 @@ VALUE_DIFFERS = Kind(
     because="It is no parameter and no part of a batch; each rank computed it, as with class weights of its own data.",
     look="where the value is computed: reduce over ranks what it is computed from",
     line=str,
+)
+CARRIED_VALUE_DIFFERS = Kind(
+    "carried-value-of-each-rank",
+    "The value that {line} uses is carried from step to step, and differs between ranks.",
+    because="Each rank updates it from its own samples, as a running mean, a centre or a weight; one process uses all samples.",
+    look="where the value is updated: reduce over ranks what it is updated from",
+    line=str,
+)
+TERM_NORMALISED = Kind(
+    "loss-term-normalised-per-rank",
+    "A term of the loss is divided or multiplied by each rank's own number at {line}: {own}.",
+    because="One process uses {whole}, for the samples of all ranks.",
+    look="{line}: reduce the number over ranks before its use",
+    line=str,
+    own=str,
+    whole=str,
+)
+TERM_SCALED = Kind(
+    "loss-term-scaled",
+    "A term of the loss is divided or multiplied by {own} at {line}, and by {whole} in one process.",
+    look="{line}: the number depends on the world size, and other terms of the loss do not",
+    line=str,
+    own=str,
+    whole=str,
+)
+TERM_DIVIDED_TWICE = Kind(
+    "loss-term-divided-twice",
+    "A term of the loss at {line} is divided by what all ranks have, and averaged over ranks as well.",
+    because="The ranks' values add up to that of one process, so that their mean counts 1/{ranks}. Other terms are means.",
+    look="{line}: multiply the term by the world size",
+    line=str,
+    ranks=int,
+)
+NUMBER_DIFFERS = Kind(
+    "number-of-each-rank",
+    "The loss uses a number at {line} that differs between ranks: {own}; one process uses {whole}.",
+    because="Each rank computes the number from its own samples.",
+    look="where the number is computed: reduce over ranks what it is computed from",
+    line=str,
+    own=str,
+    whole=str,
 )
 TARGETS_NOT_SHIFTED = Kind(
     "targets-not-shifted-by-rank",

@@ -27,6 +27,16 @@ PARAMETER_NOT_SENT = Kind(
     parameter=str,
     step=int,
 )
+PARAMETERS_CHANGED_APART = Kind(
+    "parameters-changed-apart",
+    "{ranks:Rank # changes|Ranks # change} {parameter} outside the optimizer, and not as other ranks do.",
+    because="After the step at {line} it is equal on all ranks, and before the next forward it is not.",
+    look="the lines after {line} that write to parameters, such as a clamp or a normalisation: every rank must do the same",
+    certainty="certain",
+    ranks=tuple[int, ...],
+    parameter=str,
+    line=str,
+)
 REPLICAS_DRIFT = Kind(
     "replicas-drift",
     "The ranks' parameters differ from step {step} on, first {parameter}.",
@@ -65,6 +75,16 @@ MODELS_DIFFER = Kind(
     look="where {parameter} is updated; each rank must do so",
     module=str,
     parameter=str,
+)
+STATISTICS_OF_OWN_SHARD = Kind(
+    "statistics-of-own-shard",
+    "Each rank evaluates {module} with batch norm statistics of its own shard, first {buffer}.",
+    because="They are estimated anew before the evaluation at {line}, from the rank's own samples, as update_bn does.",
+    look="where they are estimated: reduce them over ranks, or let every rank read all samples",
+    certainty="certain",
+    module=str,
+    buffer=str,
+    line=str,
 )
 MODELS_START_DIFFERENT = Kind(
     "untrained-parameters-start-different",

@@ -9,6 +9,24 @@ METRIC_WITHOUT_COUNTS = Kind(
     line=str,
     counts=tuple[int, ...],
 )
+METRIC_IS_NO_MEAN = Kind(
+    "metric-is-no-mean",
+    "{metric} is averaged over ranks at {line}, which is not {metric} of all samples.",
+    because="It is no mean over samples, so that the mean of its values on shards is another number.",
+    look="{line}: gather predictions and labels, or reduce the counts from which it is computed, then compute it once",
+    metric=str,
+    line=str,
+)
+METRIC_DIVIDED_BY_OWN_COUNT = Kind(
+    "metric-divided-by-own-count",
+    "The sum over ranks at {line} is divided by the number of one rank's samples.",
+    because="All ranks have {total} samples, and each divides by its own {count}.",
+    look="{line}: reduce the number of samples, too",
+    certainty="certain",
+    count=int,
+    total=int,
+    line=str,
+)
 METRIC_OF_ONE_RANK = Kind(
     "metric-of-one-rank",
     "Each rank evaluates a shard, and the results are not combined.",
@@ -49,6 +67,16 @@ RANDOM_STATE_OF_ONE_RANK = Kind(
     certainty="certain",
     rank=int,
     step=int,
+)
+RESUMED_AT_ANOTHER_BATCH = Kind(
+    "resumed-at-another-batch",
+    "The resumed run goes on with the batch of step {place}, and the uninterrupted run with that of step {step}.",
+    because="Each rank's batch in step {step} is its own batch of step {place} in the uninterrupted run.",
+    look="the number of batches that are skipped after resuming: a rank skips its own batches, not those of all ranks; and the "
+    "epoch that the sampler is given",
+    certainty="certain",
+    step=int,
+    place=int,
 )
 STATE_NOT_RESTORED = Kind(
     "state-not-restored",

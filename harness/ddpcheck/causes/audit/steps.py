@@ -39,6 +39,16 @@ METRIC_REDUCED_TO_ONE_RANK = Kind(
     values=str,
     line=str,
 )
+RATE_SCALED_WITHOUT_BATCH = Kind(
+    "rate-scaled-without-batch",
+    "The learning rate is multiplied by {factor:.4g} for {ranks} ranks, although the whole batch does not grow.",
+    because="The loader made at {line} divides a batch of {batch} samples by the world size; one process has as large a batch.",
+    look="the learning rate: scale it only if each rank keeps its batch size",
+    factor=float,
+    ranks=int,
+    batch=int,
+    line=str,
+)
 SCHEDULE_COUNTS_RANKS = Kind(
     "schedule-counts-ranks",
     "The learning rate's schedule ends after {step} of {steps} steps: it advances {ranks} times in each.",

@@ -37,6 +37,18 @@ COLLECTIVE_IN_RANK_BRANCH = Kind(
     ranks=tuple[int, ...],
     line=str,
 )
+BACKWARD_SKIPPED = Kind(
+    "backward-skipped-on-some-ranks",
+    "{ranks:Rank # makes|Ranks # make} no backward in step {step}, at {line}; the other ranks do.",
+    because="The backward passes of the others wait for its gradients, and get those of another batch, or none.",
+    look="what follows the forward at {forward}: all ranks must agree on what decides it, such as a loss that is not "
+    "finite, or a limit",
+    certainty="certain",
+    ranks=tuple[int, ...],
+    step=int,
+    line=str,
+    forward=str,
+)
 RANKS_WAIT = Kind(
     "ranks-wait-for-each-other",
     "{ranks:Rank # waits|Ranks # wait} for ever at {lines}.",
