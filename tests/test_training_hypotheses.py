@@ -45,7 +45,7 @@ def run(request: pytest.FixtureRequest) -> Run:
 
 
 def hypotheses(run: Run) -> Iterator[tuple[Cause, Rules]]:
-    yield from wrong_rules(run.plan, WORLD, len(run.parameters[0]), terms=run.has_terms)
+    yield from wrong_rules(run.plan, WORLD, len(run.parameters[0]), terms=run.has_terms, uneven=run.uneven)
     yield from _wrong(run)
 
 

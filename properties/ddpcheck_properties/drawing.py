@@ -22,11 +22,28 @@ from hypothesis.strategies import SearchStrategy
 from ddpcheck import assertions
 from ddpcheck.contract import Capabilities
 from ddpcheck.hypotheses.failed_ranks import right_when_repeated
-from ddpcheck.job import Job, Observe, Operation, OptimizerSpec, Predict, Step, ZeroGrad
+from ddpcheck.job import (
+    AllGather,
+    AllReduce,
+    Barrier,
+    Broadcast,
+    Job,
+    Observe,
+    Operation,
+    OptimizerSpec,
+    Predict,
+    ReduceScatter,
+    SendRecv,
+    Sleep,
+    Step,
+    Wait,
+    ZeroGrad,
+)
 from ddpcheck.running.implied_causes import adds_to
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Finding
 
+from .collectives.earlier_groups import group_kept, with_earlier_group
 from .wire.sent_in_backward import with_bytes_sent
 
 if TYPE_CHECKING:
@@ -40,6 +57,7 @@ _HEALTH: Any = list(HealthCheck)  # its metaclass hides from type checkers that 
 
 FURTHER_SECONDS, FURTHER_JOBS = 10.0, 40
 """The most seconds and Jobs for a search for a cause that no other check has told: a second on an idle machine."""
+_COLLECTIVE = (AllGather, AllReduce, Barrier, Broadcast, ReduceScatter, SendRecv, Sleep, Wait)
 SHRINKING_SECONDS = 3.0
 """Seconds for making a failing Job smaller; a failing check should report soon."""
 
@@ -119,6 +137,7 @@ def for_all(
     # a hang costs a deadline, a dead rank a restart: one is enough
     if not search.lost_a_rank and _makes_smaller(session):
         finding = with_bytes_sent(session, search.confirmed(search.smallest(draw)))
+        finding = with_earlier_group(session, finding)
     raise finding
 
 
@@ -148,7 +167,7 @@ def for_each(
         finding = search.shortened(search.made_clear(finding, clearer) if clearer else finding, shorter)
     elif replayed is None and not finding.diagnosis.cause:
         finding = search.confirmed(finding)
-    raise with_bytes_sent(session, finding)
+    raise with_earlier_group(session, with_bytes_sent(session, finding))
 
 
 def finding_on(session: Session, job: Job, judge: Judge) -> Finding | None:
@@ -344,12 +363,18 @@ class _Search:
             return finding
         sure = finding.diagnosis.causes
         note = "not reproduced when run again: it depends on state, or on timing, as where a handle is not waited for"
-        return finding.blaming(sure, right_when_repeated(sure)).noting(note)
+        earlier = group_kept(self.session) if _of_a_collective(finding) else None
+        return finding.blaming(earlier, sure, right_when_repeated(sure)).noting(note)
 
 
 def _failing_job(finding: Finding) -> Job:
     assert finding.job is not None
     return finding.job
+
+
+def _of_a_collective(finding: Finding) -> bool:
+    """Whether the Job of the finding has collectives of all ranks only, or of groups: no replica, sampler or metrics."""
+    return all(isinstance(operation, _COLLECTIVE) for operation in _failing_job(finding).operations)
 
 
 def _first_cause(finding: Finding) -> str:

@@ -15,6 +15,13 @@ REPLACED_BUFFERS_NOT_SENT = Kind(
     look="where the list of buffers is made: it must be read anew before each broadcast",
 )
 
+OTHER_EPS = Kind(
+    "batch-norm-eps",
+    "Batch norm adds {eps:g} to the variance, not {right:g}.",
+    look="layers that are made anew, as by a conversion, and their arguments",
+    eps=float,
+    right=float,
+)
 REMEASURE_COUNTS = Kind(
     "remeasure-counts-as-batch",
     "remeasure() counts as a batch: its forward runs in training mode and moves the counter.",

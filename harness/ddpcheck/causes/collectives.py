@@ -216,6 +216,15 @@ BLOCK_CUT_WRONG = Kind(
     first=int,
     expected=int,
 )
+BLOCK_ALIGNED = Kind(
+    "block-aligned",
+    "The block begins at element {first} of the reduction, not at {expected}: its offset is rounded.",
+    because="Element {first} is at a multiple of {unit}.",
+    look="offsets and sizes that are rounded up for alignment; both sides must use the size before the rounding",
+    first=int,
+    expected=int,
+    unit=int,
+)
 SUM_BECOMES_NAN = Kind("sum-becomes-nan", "Infinities, or sums that overflow, become NaN.")
 OPPOSITE_EXTREME = Kind("opposite-extreme", "The result is the opposite extreme: the comparison is reversed.")
 ZERO_LEFT_OUT_OF_PRODUCT = Kind("zero-left-out-of-product", "A rank that has a zero is left out of the product.")
@@ -225,6 +234,13 @@ DIVIDED_BY_SIZE_OF_ARRAY = Kind(
 )
 DIVIDED_BY_WORLD = Kind("divided-by-world-size", "The sum is divided by the world size, not by the size of the group.")
 GROUP_IGNORED = Kind("group-ignored", "The result is over all ranks, not over the group.")
+GROUP_KEPT = Kind(
+    "group-kept",
+    "A {call} of all ranks runs in the group of an earlier call: the group stays in use.",
+    because="The same call is right if no call in a group comes before it.",
+    look="attributes that a call in a group sets, and a call without a group reads",
+    call=str,
+)
 RANK_COUNTED_TWICE = Kind("rank-counted-twice", "The values of rank {rank} count twice.", rank=int)
 RUNNING_MEAN = Kind("running-mean", "Each rank's values are averaged with the mean so far: the last rank counts half.")
 MEAN_OF_UNEVEN_MEANS = Kind("mean-of-uneven-means", "The result is the mean of two means of unequal numbers of ranks.")

@@ -187,6 +187,11 @@ ACCUMULATED_NOT_REDUCED = Kind(
     "accumulated-not-reduced",
     "Only the last micro-batch is reduced: gradients accumulated before it stay local.",
 )
+LAST_BACKWARD_NOT_REDUCED = Kind(
+    "last-backward-not-reduced",
+    "Gradients of earlier backwards are reduced; those of the last backward are added and stay local.",
+    look="a flag of no_sync that is read in the next backward, and marks of gradients that are reduced already",
+)
 SYNCHRONISED_INSIDE_NO_SYNC = Kind(
     "synchronised-inside-no-sync", "The gradient is the mean over all ranks although no_sync is on."
 )
@@ -326,6 +331,12 @@ WEIGHT_SUM_AT_LEAST_1 = Kind(
     "weight-sum-at-least-1",
     "The sum of weights that divides is at least 1: weights with a smaller sum count too little.",
     look="max(sum, 1) or clamp(min=1), which are right for counts of tokens only; a sum of 0 needs a case of its own",
+)
+WEIGHT_SUM_PLUS = Kind(
+    "weight-sum-plus",
+    "{added:g} is added to the sum of weights that divides: small weights count too little.",
+    look="a guard against division by zero; a sum of 0 needs a case of its own",
+    added=float,
 )
 RANKS_BY_WEIGHT = Kind("ranks-counted-by-weight", "Ranks count by their sums of weights; they should count equally.")
 SUMMED_OVER_SAMPLES = Kind(

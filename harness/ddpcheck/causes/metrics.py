@@ -57,6 +57,11 @@ METRIC_TRUNCATED = Kind(
 RANK_MISSING_FROM_METRIC = Kind(
     "rank-missing-from-metric", "The result is the mean of the other ranks: rank {rank} is missing.", rank=int
 )
+EQUAL_RANKS_COUNT_ONCE = Kind(
+    "equal-ranks-count-once",
+    "Ranks with equal metrics and counts are counted as one rank.",
+    look="a set or a mapping of the ranks' numbers",
+)
 NEGATIVE_MEAN_CUT = Kind("negative-mean-cut", "A negative mean is cut off at 0.")
 SINGLE_SAMPLE_LEFT_OUT = Kind("single-sample-left-out", "A rank with one sample is left out.")
 METRIC_ROUNDED = Kind(

@@ -112,6 +112,11 @@ TERM_LOST_IN_NO_SYNC = Kind(
     certainty="possible",
     terms=str,
 )
+NO_SYNC_LATE = Kind(
+    "no-sync-late",
+    "no_sync takes effect one backward late: gradients inside it are equal on all ranks, the next ones are not.",
+    look="the flag of no_sync: the forward pass and the backward of one batch must read the same value",
+)
 BUFFERS_APART_IN_NO_SYNC = Kind(
     "buffers-apart-in-no-sync",
     "The ranks' buffers {buffers} already differ in the previous backward, inside no_sync.",

@@ -26,6 +26,12 @@ SENT_AFTER_BACKWARD = Kind(
     because="Fewer bytes were sent by the end of synchronised backwards than their gradients need; the rest came later.",
     look=EVERY_HANDLE,
 )
+REDUCED_IN_STEP = Kind(
+    "reduced-in-step",
+    "Gradients are reduced in step(), not in backward(): until then gradients() and clip() have local ones.",
+    because="No rank sends a byte in the backward, and all ranks do in the step after it.",
+    look="the end of backward(), at which gradients must be synchronised",
+)
 NOT_COUNTED = Kind("sending-not-counted", "counts() does not count this way of sending.")
 PARTLY_COUNTED = Kind("sending-partly-counted", "counts() leaves out part of the bytes.")
 CALL_NOT_COUNTED = Kind("call-not-counted", "counts() does not count this kind of call.")

@@ -115,6 +115,10 @@ SCHEDULE_LENGTH_IN_MICRO_BATCHES = Kind(
 RATE_BY_OWN_SAMPLES = Kind(
     "rate-by-own-samples", "Each rank's learning rate depends on the samples that the rank used: ranks differ."
 )
+SCHEDULE_BY_SAMPLES = Kind(
+    "schedule-by-samples",
+    "The schedule follows the share of samples used so far, not that of steps: short batches change the rate.",
+)
 RATE_IN_MOMENTUM = Kind(
     "rate-in-momentum", "The learning rate is part of the momentum: earlier steps keep their old rate."
 )
@@ -290,6 +294,10 @@ EPOCH_LOSS_SUMS_REDUCED_AGAIN = Kind(
     "epoch-loss-sums-reduced-again",
     "The running sums of the loss are reduced in every step, earlier steps included again.",
 )
+EPOCH_LOSS_OF_EVALUATION = Kind(
+    "epoch-loss-of-evaluation",
+    "The epoch loss is computed with the parameters at the end of the epoch, not in its training batches.",
+)
 EPOCH_LOSS_WITHOUT_SHORT_WINDOW = Kind(
     "epoch-loss-without-short-window", "The short last window of an epoch is left out of the loss."
 )
@@ -330,6 +338,11 @@ COMPARED_WITH_EPOCH_BEFORE = Kind(
 )
 PATIENCE_NOT_CONSECUTIVE = Kind(
     "patience-not-consecutive", "All epochs without improvement count, not only consecutive ones."
+)
+NAN_DOES_NOT_COUNT = Kind(
+    "nan-does-not-count",
+    "An epoch with a loss of NaN does not count as one without improvement, so a diverged run goes on.",
+    look="comparisons with NaN, which are false: loss >= lowest, and not (loss < lowest), differ",
 )
 SMALL_IMPROVEMENT_IGNORED = Kind("small-improvement-ignored", "A slightly lower loss does not count as an improvement.")
 

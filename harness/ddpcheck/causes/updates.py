@@ -70,6 +70,12 @@ ZERO_STEP_BEFORE = Kind(
 )
 MOMENTUM_IN_FLOAT16 = Kind("momentum-float16", "The momentum is held in float16.")
 MOMENTUM_OF_OTHER = Kind("momentum-of-other-parameter", "The momentum is that of {parameter}.", parameter=str)
+MOMENTUM_SHARED = Kind(
+    "momentum-shared",
+    "The momentum is shared with {parameter}, whose gradient is in it too.",
+    look="the key under which optimizer state is kept: equal shapes, sizes or reused addresses",
+    parameter=str,
+)
 MOMENTUM_DAMPENED = Kind("momentum-dampened", "Momentum is dampened: the gradient is multiplied by 1 - momentum.")
 MOMENTUM_OVERWRITTEN = Kind(
     "momentum-overwritten", "The momentum lies in the gradient's memory: the next backward overwrites it."
@@ -117,6 +123,11 @@ MOMENT_IN = Kind(
 BETAS_FIXED = Kind("adam-betas-fixed", "Adam's betas are the defaults 0.9 and 0.999, not the requested ones.")
 BETAS_SWAPPED = Kind("adam-betas-swapped", "Adam's two betas are swapped.")
 
+CLIP_OFF_AT_ZERO = Kind(
+    "clip-off-at-zero",
+    "A max_norm of 0 switches clipping off; it should scale all gradients to 0.",
+    look='conditions such as "if max_norm:"',
+)
 NOT_CLIPPED = Kind("not-clipped", "Gradients are not clipped.")
 DIVIDED_BY_ZERO_NORM = Kind("divided-by-zero-norm", "Gradients are divided by a norm of zero.")
 INFINITE_CLIP_NAN = Kind(

@@ -143,7 +143,7 @@ def predict(rank_state: RankState, op: ops.Predict) -> Values:
     model, samples = rank_state.job.model, op.samples[rank_state.rank]
     assert model is not None
     shape = (len(samples), model.output_features)
-    if not samples:
+    if not samples and not op.idle:
         return {"outputs": np.empty(shape, model.dtype)}
     batch = rank_state.held.batch(samples, op.branches[rank_state.rank] if op.branches else ())
     given = _bytes_of(batch)

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..causes import Cause, replicas
+from ..causes import Cause, batch_norm, replicas
 from ..causes import gradients as causes
-from ..models.spec import Linear, ModelSpec, Tensor
+from ..models.spec import BATCH_NORM_EPS, BatchNorm, Linear, ModelSpec, Tensor
 from ..oracle.network import evaluate
 from ..oracle.origins import Losses
 from ..oracle.passes import Pass
@@ -66,6 +66,21 @@ _FEWER_BITS = (("int8", 7), ("uint8", 8), ("float16", 11), ("int16", 15), ("uint
 
 def _classes(model: ModelSpec) -> int:
     return next((layer.outputs for layer in reversed(model.layers) if isinstance(layer, Linear)), 0)
+
+
+def by_other_eps(origin: Losses) -> WhatIf:
+    """Batch norm has another eps."""
+    forward = origin.forward
+    if not any(isinstance(layer, BatchNorm) for layer in forward.model.layers):
+        return
+    for eps in _OTHER_EPS:
+        shards = replace(forward.shards, eps=eps)
+        losses = evaluate(forward.model, forward.learned, forward.fixed, shards).losses
+        yield batch_norm.OTHER_EPS(eps=eps, right=BATCH_NORM_EPS), losses
+
+
+_OTHER_EPS = (1e-3, 1e-4, 1e-6, 1e-8, 1e-12)
+"""Defaults of frameworks, and numbers that people choose."""
 
 
 def by_initial_values(origin: Losses) -> WhatIf:

@@ -83,7 +83,7 @@ class Observe:
 @plain
 @dataclass(frozen=True, slots=True)
 class Predict:
-    """Forward in evaluation mode on the rank's samples; skipped on a rank without samples.
+    """Forward in evaluation mode on the rank's samples; skipped on a rank without samples, unless `idle`.
 
     Yields outputs, of shape (batch, outputs).
     """
@@ -91,6 +91,7 @@ class Predict:
     kind: ClassVar[str] = "predict"
     samples: PerRank
     branches: tuple[tuple[str, ...], ...] = ()
+    idle: bool = False
 
 
 @plain

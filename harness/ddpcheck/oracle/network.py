@@ -49,7 +49,7 @@ class Shards:
 
     counts: rows in use on each rank; active: for each branch, 1.0 on the ranks that take it; together: batch norm
     measures the rows of all ranks as one batch; at_zero: relu's derivative at 0, for a diagnosis; weights: of the
-    samples in each rank's loss, (ranks, rows), None if all weigh the same.
+    samples in each rank's loss, (ranks, rows), None if all weigh the same; eps: batch norm's, for a diagnosis.
     """
 
     inputs: Array
@@ -59,6 +59,7 @@ class Shards:
     together: bool = False
     at_zero: float = 0.0
     weights: Array | None = None
+    eps: float = BATCH_NORM_EPS
 
     @property
     def rows(self) -> Array:
@@ -251,7 +252,7 @@ def _batch_norm(
         variance = np.sum((x - mean) ** 2 * rows, axis=over, keepdims=True) / count
         unbiased = getval(variance) * (count / numpy.maximum(count - 1, 1))
         watched.moments[layer.name] = (getval(mean)[:, 0], unbiased[:, 0])
-    normal = (x - mean) / np.sqrt(variance + BATCH_NORM_EPS)
+    normal = (x - mean) / np.sqrt(variance + shards.eps)
     return normal * tensors[f"{layer.name}.weight"] + tensors[f"{layer.name}.bias"]
 
 

@@ -80,6 +80,11 @@ class Run:
         return self.job.model is not None and bool(terms_of(self.job.model))
 
     @property
+    def uneven(self) -> bool:
+        """Whether ranks used different numbers of samples in an epoch."""
+        return any(len({len(rank) for rank in ranks}) > 1 for ranks in self.indices)
+
+    @property
     def schedule(self) -> list[float]:
         """The learning rate of every step. A run that stops early does not reach the end of its schedule."""
         taken = sum(len(batches(ranks, self.plan.batch_size * self.plan.micro_batches)) for ranks in self.indices)

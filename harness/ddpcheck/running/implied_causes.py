@@ -161,6 +161,16 @@ IMPLIES: dict[str, frozenset[str]] = {
         programs.GRADIENT_DROPPED,  # on a rank without an own value
     ),
     traffic.SENT_AFTER_BACKWARD.id: _ids(values.NOT_REDUCED),
+    traffic.REDUCED_IN_STEP.id: _ids(values.NOT_REDUCED, traffic.SENT_AFTER_BACKWARD, *_LOCAL, *_NORMS),
+    # the other ranks' parts of the last backward are missing
+    gradients.LAST_BACKWARD_NOT_REDUCED.id: _ids(values.NOT_REDUCED, *_LOCAL),
+    replicas.NO_SYNC_LATE.id: _ids(
+        values.NOT_REDUCED,
+        gradients.LAST_BACKWARD_NOT_REDUCED,
+        gradients.SYNCHRONISED_INSIDE_NO_SYNC,
+        replicas.BUFFERS_APART_IN_NO_SYNC,
+        *_LOCAL,
+    ),
     # a part may be all of a small array
     values.PART_NOT_REDUCED.id: _ids(values.NOT_REDUCED, gradients.PART_OF_LARGE_TENSOR_LOCAL),
     values.TAIL_WRONG.id: _ids(values.PART_NOT_REDUCED, gradients.ADDED_TO_OWN),  # told from a few of its elements
@@ -237,6 +247,12 @@ IMPLIES: dict[str, frozenset[str]] = {
     collectives.WORKS_IN_ARGUMENT.id: _ids(collectives.ARGUMENT_MUST_BE_WRITABLE, operations.TAKES_ANOTHER_PATH),
     operations.NOT_CONVERTED_BACK.id: _ids(ranks.RESULT_VIOLATES_CONTRACT),
     collectives.BARRIER_DOES_NOT_BLOCK.id: _ids(lifecycle.ERROR_SWALLOWED),  # it meets no rank that is dead
+    collectives.GROUP_KEPT.id: _ids(
+        collectives.BARRIER_DOES_NOT_BLOCK,
+        collectives.BARRIER_WAITS_FOR_SOME,
+        ranks.LEFT_COLLECTIVE_EARLY,
+        *_MISMATCHED,
+    ),
     collectives.REDUCTION_IGNORED.id: _ids(values.SUMMED_NOT_AVERAGED),
     collectives.DIVIDED_BY_SIZE_OF_ARRAY.id: _ids(values.DIVIDED_BY_ELEMENTS),
     replicas.LAST_BITS_DIFFER.id: _ids(values.LAST_BITS_WRONG),

@@ -59,6 +59,8 @@ def check_metrics_are_weighted_by_counts(session: Session) -> None:
     # counts that are nearly equal, as if one rank's last sample were missing
     alike = [(*(size,) * (world - 1), size - 1) for size in (32, 1000)]
     examples += [Job(world, (Aggregate(values, counts),)) for counts in alike]
+    if world > 2:  # two ranks with equal numbers
+        examples.append(Job(world, (Aggregate((1.0, *values[:-1]), (4,) * world),)))
     # fractions, with either sign
     fine = [tuple(sign / (rank + 7) for rank in range(world)) for sign in (1, -1)]
     examples += [Job(world, (Aggregate(each, counts),)) for each in (long, *fine) for counts in (uneven, (4,) * world)]

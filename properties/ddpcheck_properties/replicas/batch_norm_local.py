@@ -13,6 +13,8 @@ import numpy as np
 from ddpcheck import assertions
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, needs
+from ddpcheck.hypotheses.arrays import Alternatives, Evidence
+from ddpcheck.hypotheses.evidence import numbers_of
 from ddpcheck.hypotheses.replicas.batch_norm import batch_norm_itself
 from ddpcheck.job import Backward, Job, Observe, ZeroGrad
 from ddpcheck.models.spec import Activation, BatchNorm, Linear, ModelSpec
@@ -69,7 +71,8 @@ def _same(promised: Capabilities) -> Judge:
             time = when(job, moment.position)
             for name, value in moment.numbers.items():
                 for rank, got in enumerate(trace.values(moment.position, name)):
-                    _near(np.asarray(got), value.exact[rank], abs(value.exact).max(), f"{name} ({time})", rank)
+                    largest, text = abs(value.exact).max(), f"{name} ({time})"
+                    _near(np.asarray(got), value.exact[rank], largest, text, rank, numbers_of(moment))
             entries = moment.arrays.get("gradients", {})
             largest = max((abs(entry.value.exact).max() for entry in entries.values()), default=0.0)
             for name in reversed(list(entries)):
@@ -81,9 +84,11 @@ def _same(promised: Capabilities) -> Judge:
     return judge
 
 
-def _near(got: Array, exact: Array, largest: float, text: str, rank: int) -> None:
+def _near(got: Array, exact: Array, largest: float, text: str, rank: int, numbers: Alternatives = ()) -> None:
+    """numbers: for each cause, the value on every rank."""
+    known = Evidence(alternatives=tuple((cause, np.asarray(array[rank])) for cause, array in numbers))
     try:
-        assertions.within(got, exact, np.full_like(exact, TOLERANCE * largest), text, rank)
+        assertions.within(got, exact, np.full_like(exact, TOLERANCE * largest), text, rank, known)
     except Finding as finding:
         sure = finding.diagnosis.causes
         raise finding.blaming(sure, batch_norm_itself(sure)) from None

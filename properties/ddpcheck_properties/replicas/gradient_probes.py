@@ -101,7 +101,8 @@ def _probe(promised: Capabilities, elements: int, options: tuple[tuple[str, floa
         elements,
         "float32" if "float32" in offered.replica_dtypes else max(offered.replica_dtypes),
         "adam" if "sgd" not in offered.optimizers and "adam" in offered.optimizers else "sgd",
-        SCALARS if "scale" in offered.model_features else 0,
+        # the gradients of scalars are numbers of many digits
+        SCALARS if "scale" in offered.model_features and offered.reduction_dtype == "model" else 0,
         options,
         offered.gradient == "sum",
     )

@@ -47,6 +47,7 @@ def _weigh(session: Session) -> None:
     jobs = [
         weighted_steps(world),
         light(world),
+        light(world, 2.0**-20),
         masked(world),
         accumulated(world, no_sync=promised.has(ReplicaMethod.NO_SYNC)),
     ]
@@ -70,9 +71,12 @@ def weighted_steps(world_size: int) -> Job:
     return _trained(world_size, model, rounds, OptimizerSpec(lr=0.125, momentum=0.5))
 
 
-def light(world_size: int) -> Job:
-    """Weights that sum to less than 1 over all ranks, which a floor of the divisor changes."""
-    weights = tuple(tuple(weight / (8 * world_size) for weight in ranks) for ranks in _growing(world_size, 0))
+def light(world_size: int, factor: float = 1.0) -> Job:
+    """Weights that sum to less than 1 over all ranks, which a floor of the divisor changes; with a small factor, weights
+    that a guard against a division by zero changes.
+    """
+    factor /= 8 * world_size
+    weights = tuple(tuple(factor * weight for weight in ranks) for ranks in _growing(world_size, 0))
     return _trained(world_size, mlp((2, 3, 2), activation="tanh"), [weights], OptimizerSpec(lr=0.125))
 
 

@@ -52,7 +52,9 @@ ROWS = (2, 0, 1)
 
 @law("replica_sync", needs.replica, needs.replica.optimizers("sgd"))
 def check_predict_does_not_change_training(session: Session) -> None:
-    """predict() before, between or after training operations does not change training, and one rank may call it alone."""
+    """predict() before, between or after training operations does not change training, and one rank may call it alone. A batch
+    without samples has no outputs.
+    """
     world, promised = session.world_size, session.capabilities
     everyone = ((0,),) * world
     alone = [tuple((0,) if rank == only else () for rank in range(world)) for only in sorted({0, world - 1})]
@@ -60,6 +62,8 @@ def check_predict_does_not_change_training(session: Session) -> None:
     assert steps.model is not None
     # gradients first: otherwise a change by evaluating would show only in the predictions after the step
     examples = [_between(steps, *GRADIENTS, Predict(samples), *GRADIENTS) for samples in (everyone, *alone)]
+    idle = tuple((0,) if rank < world - 1 else () for rank in range(world))
+    examples.append(_between(steps, *GRADIENTS, Predict(idle, idle=True), *GRADIENTS))
     one_parameter = replace(steps, model=replace(steps.model, layers=(Linear("fc1", 2, 2, bias=False),)))
     examples.append(_between(one_parameter, *GRADIENTS, Predict(everyone), *GRADIENTS))
     drawn = training_jobs(

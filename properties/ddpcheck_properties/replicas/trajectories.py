@@ -88,7 +88,7 @@ def check_replicas_stay_in_sync_bitwise(session: Session) -> None:
 @law("trajectories", needs.replica, needs.replica.clipping, needs.replica.optimizers("sgd"))
 def check_clipping_uses_the_global_gradient_norm(session: Session) -> None:
     """Clipping scales the synchronised gradients by min(1, max_norm / norm), with the norm that one process would compute. An
-    infinite max_norm leaves them unchanged.
+    infinite max_norm leaves them unchanged, and one of 0 makes them 0.
     """
     world, promised = session.world_size, session.capabilities
     model = models(promised, exact=False, depths=(1, 2))
@@ -96,7 +96,8 @@ def check_clipping_uses_the_global_gradient_norm(session: Session) -> None:
     drawn = st.builds(_clipping, steps, choice((0.05, 0.5, 100.0)))
     small = _clipping(explicit_examples.steps(world, OptimizerSpec(lr=0.05), count=12), 0.1, look=True)
     only_asked = _clipping(explicit_examples.steps(world, OptimizerSpec(lr=0.05), count=2), math.inf)
-    examples = fitting(session, [small, _barely_clipped(world, promised), only_asked])
+    to_zero = _clipping(explicit_examples.steps(world, OptimizerSpec(lr=0.05), count=2), 0.0, look=True)
+    examples = fitting(session, [small, _barely_clipped(world, promised), only_asked, to_zero])
     try:
         for_all(session, drawn, as_one_process(promised), examples=examples, further=by_shown_values(session))
     except Finding as finding:

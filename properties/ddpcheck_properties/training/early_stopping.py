@@ -31,7 +31,7 @@ _EPOCHS = 8
 @law("trainer", needs.trainer, needs.replica.optimizers("sgd"), needs.trainer.trainer_features("early_stopping"))
 def check_early_stopping_ends_all_ranks_together(session: Session) -> None:
     """A run with patience p ends on all ranks after the first p consecutive epochs without a new lowest loss over all ranks,
-    not earlier or later.
+    not earlier or later. An epoch with a loss of NaN or infinity has no new lowest loss.
     """
     world, promised = session.world_size, session.capabilities
     # rates so large that the loss rises and falls, differently on some ranks; and two smaller rates, the lower of which
@@ -44,6 +44,8 @@ def check_early_stopping_ends_all_ranks_together(session: Session) -> None:
     jobs += equal_losses(world, promised, Train(_EPOCHS, batch_size=3, patience=2))
     jobs += _with_other_features(world, promised)
     for_each(session, all_or_every_second(session, jobs), _ends_in_time)
+    diverging = run_job(world, promised, 3 * world, Train(_EPOCHS, batch_size=3, patience=2), lr=1e200)
+    for_each(session, [diverging], _ends_in_time)
     # one of each patience; the last has all its epochs, so that late epochs with a short batch are checked, too
     looked_at = [jobs[0], jobs[2], replace(jobs[1], optimizer=replace(jobs[1].optimizer, lr=1e-5))]
     for_each(

@@ -6,8 +6,8 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ddpcheck.causes import values
-from ddpcheck.job import Backward, Job
+from ddpcheck.causes import traffic, values
+from ddpcheck.job import Backward, Job, Step
 from ddpcheck.operations.probes import Sent
 from ddpcheck.verdict import Finding
 
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 def with_bytes_sent(session: Session, finding: Finding) -> Finding:
     """The finding. If a gradient was not reduced, the Job runs again up to its backward, and the bytes sent in it are noted:
-    a collective that is called on other memory sends as many bytes as a right one.
+    a collective that is called on other memory sends as many bytes as a right one. If none are sent, the Job runs once more
+    with a step, which may send them.
     """
     job = finding.job
     if (
@@ -32,7 +33,18 @@ def with_bytes_sent(session: Session, finding: Finding) -> Finding:
     if counting is None:
         return finding
     trace = session.run(counting)
-    return finding.noting(_note(job, sum(map(sum, by_kernel(trace).bytes)))) if trace.completed else finding
+    if not trace.completed:
+        return finding
+    sent = sum(map(sum, by_kernel(trace).bytes))
+    if not sent and session.capabilities.replica.optimizers and _sends_in_step(session, counting):
+        finding = finding.blaming(traffic.REDUCED_IN_STEP(), *finding.diagnosis.causes)
+    return finding.noting(_note(job, sent))
+
+
+def _sends_in_step(session: Session, counting: Job) -> bool:
+    """Whether all ranks send bytes in a step after the backward. counting: a Job that ends with a count of bytes."""
+    trace = session.run(replace(counting, operations=(*counting.operations, Step(), Sent())))
+    return trace.completed and all(sent[-1] > 0 for sent in by_kernel(trace).bytes)
 
 
 def _up_to_backward(job: Job, position: int) -> Job | None:

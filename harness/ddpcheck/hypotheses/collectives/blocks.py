@@ -13,6 +13,8 @@ from .integers import other_integers
 
 _FEW = 512
 """Elements of a reduction for which every block is tried."""
+_UNITS = tuple(1 << power for power in range(1, 13))
+"""Numbers of elements to which offsets are rounded."""
 
 
 def block_of_other_reduction(of: WrongResult) -> WhatIf:
@@ -39,6 +41,26 @@ def block_cut_elsewhere(of: WrongResult) -> WhatIf:
         if begin % size:
             cause = causes.BLOCK_CUT_WRONG(first=begin, expected=of.place * size)
             yield cause, flat[begin : begin + size].reshape(-1, *tensor.shape[1:])
+
+
+def block_aligned(of: WrongResult) -> WhatIf:
+    """A block that begins at a multiple of a power of two; past the end of the reduction it has zeros."""
+    made, tensor = of.collective, of.tensor
+    if not isinstance(made, ReduceScatter):
+        return
+    flat = np.asarray(reduced(tensor, made.reduction, of.members).value).reshape(-1)
+    size = flat.size // len(of.members)
+    due, tried = of.place * size, set()
+    for unit in _UNITS if size > 1 else ():
+        for begin in (-(-due // unit) * unit, due // unit * unit):
+            if begin == due or begin in tried:
+                continue
+            tried.add(begin)
+            block = np.zeros(size, flat.dtype)
+            part = flat[begin : begin + size]
+            block[: part.size] = part
+            cause = causes.BLOCK_ALIGNED(first=begin, expected=due, unit=begin & -begin or unit)
+            yield cause, block.reshape(-1, *tensor.shape[1:])
 
 
 def block_of_narrow_sum(of: WrongResult) -> WhatIf:

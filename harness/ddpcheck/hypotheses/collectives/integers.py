@@ -24,13 +24,19 @@ def sums_of_integers(of: WrongResult, reduction: str) -> WhatIf:
         yield cause, floats.sum(axis=0) if by_sum else floats.prod(axis=0)
 
 
-def extremes_of_integers(of: WrongResult, reduction: str) -> WhatIf:
-    """Extremes of unsigned integers computed as signed, or as the opposite extreme of negated ones."""
+def unsigned_as_signed(of: WrongResult, reduction: str) -> WhatIf:
+    """Extremes of unsigned integers computed as signed: the opposite extreme where one value has the highest bit."""
     stack = np.stack(of.parts)
-    extreme, opposite = (np.minimum, np.maximum) if reduction == "min" else (np.maximum, np.minimum)
-    if stack.dtype.kind == "u":
+    if stack.dtype.kind == "u" and reduction in ("min", "max"):
+        extreme = np.minimum if reduction == "min" else np.maximum
         signed = stack.view(stack.dtype.name[1:])
         yield causes.UNSIGNED_AS_SIGNED(), extreme.reduce(signed, axis=0).view(stack.dtype)
+
+
+def extremes_of_integers(of: WrongResult, reduction: str) -> WhatIf:
+    """Extremes of integers computed as signed, or as the opposite extreme of negated ones."""
+    yield from unsigned_as_signed(of, reduction)
+    stack, opposite = np.stack(of.parts), np.maximum if reduction == "min" else np.minimum
     yield causes.EXTREME_BY_NEGATION(dtype=stack.dtype.name), -opposite.reduce(-stack, axis=0)
 
 

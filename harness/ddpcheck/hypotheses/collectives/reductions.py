@@ -16,7 +16,7 @@ from ...seeded_values import Array, poison_like
 from ..arrays.evidence import WhatIf
 from .datatypes import FOLDS, of_another_datatype
 from .evidence import WrongResult
-from .integers import other_integers
+from .integers import other_integers, unsigned_as_signed
 
 _SOME = 4
 """For up to this many ranks every pair is tried."""
@@ -36,8 +36,11 @@ def infinite_sum_is_nan(of: WrongResult) -> WhatIf:
 
 
 def other_extreme(of: WrongResult) -> WhatIf:
-    """The opposite extreme, or one that includes the initial value of the accumulator."""
+    """The opposite extreme, or one that includes the initial value of the accumulator. A comparison as signed integers goes
+    first: it is the opposite extreme of large unsigned integers only, and a reversed one is wrong for all dtypes.
+    """
     if of.all_reduce in ("min", "max"):
+        yield from unsigned_as_signed(of, of.all_reduce)
         opposite = "max" if of.all_reduce == "min" else "min"
         yield causes.OPPOSITE_EXTREME(), reduced(of.tensor, opposite, of.members).value
         yield from _started_from(reduced(of.tensor, of.all_reduce, of.members).value, of.all_reduce)

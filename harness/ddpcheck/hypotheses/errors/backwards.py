@@ -21,7 +21,7 @@ def undefined_in_torch(of: FailedRank) -> Cause | None:
 def no_samples(of: FailedRank) -> Cause | None:
     """The rank raised on its own empty batch."""
     operation, rank = of.operation, of.culprit.rank
-    empty = isinstance(operation, Backward) and of.raised and not operation.samples[rank]
+    empty = isinstance(operation, (Backward, Predict)) and of.raised and not operation.samples[rank]
     return causes.NO_SAMPLES(rank=rank) if empty else None
 
 
@@ -35,7 +35,11 @@ def idle_rank_skips(of: FailedRank) -> Cause | None:
 def evaluation_communicates(of: FailedRank) -> Cause | None:
     """Only some ranks evaluated before: a reduction of theirs would wait for the others."""
     for position, earlier in enumerate(of.before if isinstance(of.operation, Backward) else ()):
-        if isinstance(earlier, Predict) and 0 < sum(map(bool, earlier.samples)) < of.job.world_size:
+        if (
+            isinstance(earlier, Predict)
+            and not earlier.idle
+            and 0 < sum(map(bool, earlier.samples)) < of.job.world_size
+        ):
             alone = tuple(rank for rank, samples in enumerate(earlier.samples) if samples)
             return causes.EVALUATION_COMMUNICATES(operation=position, ranks=alone)
     return None

@@ -20,6 +20,8 @@ def clipped_otherwise(clip: Clip, name: str) -> Iterator[tuple[Cause, Array]]:
     largest = np.max(
         [abs(other.reshape(len(norms), -1)).max(axis=1, initial=0) for other in clip.before.values()], axis=0
     )
+    if limit == 0:
+        yield causes.CLIP_OFF_AT_ZERO(), gradient
     yield causes.NOT_CLIPPED(), gradient
     if not norms.any():
         yield causes.DIVIDED_BY_ZERO_NORM(), _nan(gradient)
@@ -37,6 +39,12 @@ def clipped_otherwise(clip: Clip, name: str) -> Iterator[tuple[Cause, Array]]:
         yield causes.CLIPPED_BY_GROUPS(parameters=tuple(part)), _scaled(gradient, norm, limit)
     for guard in _LARGE_GUARDS:
         yield causes.CLIP_GUARD(guard=guard), _scaled(gradient, norms + guard, limit)
+
+
+def clipped_as_asked(clip: Clip, name: str) -> Array:
+    """The gradient of this name, clipped by the global norm."""
+    norms = np.sqrt(sum(_sum(other**2) for other in clip.before.values()))
+    return _scaled(clip.before[name], norms, clip.max_norm)
 
 
 def _parts(names: list[str], name: str) -> list[list[str]]:

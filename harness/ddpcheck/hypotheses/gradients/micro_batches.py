@@ -43,3 +43,4 @@ def some_micro_batches(made: Contributions, expected: Array, rank: int) -> WhatI
     yield causes.DIVIDED_BY_MICRO_BATCHES(count=made.backwards), expected / made.backwards
     if not made.inside:
         yield causes.ACCUMULATED_NOT_REDUCED(), made.own[rank] - made.last[rank] + last
+        yield causes.LAST_BACKWARD_NOT_REDUCED(), expected - last + made.last[rank]

@@ -17,7 +17,14 @@ from .contributions import Contributions
 def evidence_after_no_sync(made: Contributions, job: Job, expected: Array, rank: int) -> Evidence:
     """Hypotheses about a gradient of the second backward of two, the first of which was inside no_sync."""
     less = (gradients.DIVIDED_BY_MICRO_BATCHES(count=2),) * (len(made.own) == 2)
-    return replace(evidence_of_gradient(made, expected, rank), less=less, otherwise=_only_in_no_sync(job))
+    late = (causes.NO_SYNC_LATE(),) * _equal_on_all_ranks(made)
+    return replace(evidence_of_gradient(made, expected, rank), less=less, otherwise=(*late, *_only_in_no_sync(job)))
+
+
+def _equal_on_all_ranks(made: Contributions) -> bool:
+    """Whether the gradient inside no_sync, of different samples, is the same on all ranks, as if it were reduced."""
+    own = made.own
+    return len(own) > 1 and own[0].size > 1 and bool(own.any()) and bool((own == own[0]).all())
 
 
 def _only_in_no_sync(job: Job) -> tuple[Cause, ...]:

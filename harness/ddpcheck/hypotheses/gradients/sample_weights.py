@@ -24,6 +24,8 @@ def losses_weighed_wrong(forward: Pass, losses: Array) -> Iterator[tuple[Cause, 
     total, world = sums.sum() or 1.0, len(sums)
     if total < 1:
         yield causes.WEIGHT_SUM_AT_LEAST_1(), losses * sums
+        for added in _GUARDS:
+            yield causes.WEIGHT_SUM_PLUS(added=added), losses * sums / (sums + added)
     yield causes.WEIGHTS_IGNORED(), weighted(forward, None).losses
     yield causes.WEIGHTS_AS_MASK(), weighted(forward, 1.0 * (weights > 0)).losses
     yield causes.WEIGHTS_OF_RANK_0(), weighted(forward, weights[:1].repeat(world, 0)).losses
@@ -31,6 +33,10 @@ def losses_weighed_wrong(forward: Pass, losses: Array) -> Iterator[tuple[Cause, 
     yield causes.WEIGHTED_SUM_NOT_DIVIDED(), losses * sums
     yield causes.DIVIDED_BY_ALL_WEIGHTS(), losses * sums / total
     yield causes.DIVIDED_BY_ALL_WEIGHTS(), losses * sums * world / total
+
+
+_GUARDS = tuple(10.0**-power for power in range(12, 2, -1))
+"""Small numbers that are added to a sum of weights, against a division by zero."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +66,9 @@ class SampleWeights:
         if total < 1:
             yield causes.WEIGHT_SUM_AT_LEAST_1(), np.tensordot(sums, own, 1)
             yield causes.WEIGHT_SUM_AT_LEAST_1(), (own * by_rank(sums, own)).mean(axis=0)
+            for added in _GUARDS:
+                share = sums / (total + added) if self.by_weight else sums / (sums + added) / len(sums)
+                yield causes.WEIGHT_SUM_PLUS(added=added), np.tensordot(share, own, 1)
         if self.by_weight:
             yield causes.WEIGHTED_MEANS_EQUAL(), own.mean(axis=0)
             yield causes.WEIGHTED_MEANS_BY_SIZE(due="count by sums of weights"), np.tensordot(sizes, own, 1)

@@ -89,6 +89,16 @@ def mean_truncated(of: WrongMean) -> Iterator[Cause]:
         yield causes.METRIC_TRUNCATED()
 
 
+def equal_ranks_count_once(of: WrongMean) -> Iterator[Cause]:
+    """Ranks with one value and one count, of which only one takes part."""
+    held = [pair for pair in of.pairs if pair[1]]
+    once = set(held)
+    if len(once) < len(held) and all(math.isfinite(value) for value, _ in once):
+        mean = math.fsum(value * count for value, count in once) / sum(count for _, count in once)
+        if math.isclose(of.number, mean, rel_tol=1e-6):
+            yield causes.EQUAL_RANKS_COUNT_ONCE()
+
+
 def rank_missing(of: WrongMean) -> Iterator[Cause]:
     if (missing := _missing(of.pairs, of.number)) is not None:
         yield causes.RANK_MISSING_FROM_METRIC(rank=missing)

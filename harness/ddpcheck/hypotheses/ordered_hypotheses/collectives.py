@@ -22,6 +22,7 @@ OF_A_COLLECTIVE = (
     reductions.one_received_twice,
     blocks.block_of_other_reduction,
     blocks.block_cut_elsewhere,
+    blocks.block_aligned,
     blocks.block_of_narrow_sum,
     blocks.block_of_other_rank,
     reductions.infinity_or_late_value,

@@ -21,6 +21,7 @@ OF_AN_UPDATE = (
     updates.after_wrong_loading,
     updates.without_state,
     updates.by_other_state,
+    updates.by_shared_momentum,
     updates.by_other_decay,
     updates.by_other_momentum,
     updates.held_in_few_bits,
@@ -79,6 +80,7 @@ OF_LOSSES = (
     losses.combined_over_ranks,
     losses.by_other_sample_weights,
     losses.by_narrowed_ids,
+    losses.by_other_eps,
     losses.by_initial_values,
     losses.by_unloaded_values,
 )

@@ -24,6 +24,7 @@ OF_A_MEAN = (
     means.mean_truncated,
     counts.divided_by_other_count,
     counts.half_precision_overflows,
+    means.equal_ranks_count_once,
     means.rank_missing,
     means.negative_mean_cut,
     means.single_samples_left_out,

@@ -41,6 +41,7 @@ OF_BEST_WEIGHTS = (
 """Of any wrong best weights."""
 
 OF_ANOTHER_STOP = (
+    early_stopping.nan_does_not_count,
     early_stopping.equal_loss_counts_as_lower,
     early_stopping.never_stops,
     early_stopping.by_other_rules,

@@ -56,6 +56,16 @@ class OtherStop:
                 return epoch
         return math.inf
 
+    @property
+    def past_nan(self) -> float:
+        """The epochs of a run in which those with a loss of NaN do not count."""
+        since, lowest = 0, math.inf
+        for epoch, loss in enumerate(self.losses, start=1):
+            since, lowest = (0, loss) if loss < lowest else (since + (not math.isnan(loss)), lowest)
+            if since >= self.patience:
+                return epoch
+        return math.inf
+
 
 def stops_by_own_loss(plan: Train) -> Cause | None:
     """A run with early stopping does not end on all ranks."""
@@ -66,6 +76,12 @@ def equal_loss_counts_as_lower(of: OtherStop) -> Cause | None:
     """The run trains all epochs, and its lowest loss comes again."""
     again = of.full and of.losses.count(min(of.losses)) > 1 and of.with_equal > of.epochs
     return training.EQUAL_LOSS_COUNTS_AS_LOWER() if again else None
+
+
+def nan_does_not_count(of: OtherStop) -> Cause | None:
+    """The run goes on in epochs whose loss is NaN."""
+    on = of.past_nan > lasts(of.losses, of.patience) and of.epochs == min(of.past_nan, of.plan.epochs)
+    return training.NAN_DOES_NOT_COUNT() if on else None
 
 
 def never_stops(of: OtherStop) -> tuple[Cause, ...]:

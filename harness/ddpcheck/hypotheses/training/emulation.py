@@ -69,6 +69,14 @@ def emulate(run: Run, rules: Rules = LAW, where: Callable[[WindowPosition], bool
     return _Emulator(run, rules, where).run()
 
 
+def loss_with(run: Run, epoch: int, parameters: Arrays) -> tuple[Array, Array]:
+    """The ranks' mean losses over an epoch's samples with these parameters, and their numbers of samples."""
+    emulator = _Emulator(run, LAW, lambda position: True)
+    samples = tuple(tuple(map(int, rank)) for rank in run.indices[epoch])
+    found = evaluate(emulator.model, parameters, emulator.fixed, emulator._shards(samples))
+    return found.losses, np.array([len(rank) for rank in samples], np.float64)
+
+
 class _Emulator:
     def __init__(self, run: Run, rules: Rules, where: Callable[[WindowPosition], bool]) -> None:
         self.where = where

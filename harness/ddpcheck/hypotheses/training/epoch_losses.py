@@ -11,7 +11,7 @@ from ...causes import Cause, training
 from ...oracle.training_runs import Run
 from ...seeded_values import Array
 from ..arrays import Evidence
-from .emulation import can_emulate, emulate
+from .emulation import can_emulate, emulate, loss_with
 
 Windows = Sequence[Sequence[tuple[Array, Array]]]
 """An epoch's windows of micro-batches, each with the losses and counts of the ranks."""
@@ -24,11 +24,13 @@ def of_epoch_loss(run: Run, epoch: int, rank: int, got: float) -> Evidence:
     """
     if not can_emulate(run):
         return Evidence(precision=False)
-    epochs = emulate(run).losses[: epoch + 1]
+    emulated = emulate(run)
+    epochs = emulated.losses[: epoch + 1]
     mean = _mean(epochs[-1])
     known = _by_other_means(run, epochs[-1], rank, mean)
     if mean and abs(got / mean - 1) < 2.0**-9 and float(np.float16(got)) == got:
         known.append((training.EPOCH_LOSS_IN_FLOAT16(), got))
+    known.append((training.EPOCH_LOSS_OF_EVALUATION(), _mean([[loss_with(run, epoch, emulated.ends[epoch])]])))
     known += _of_other_epochs_or_ranks(epochs) + _by_running_sums(epochs[-1])
     alternatives = tuple(
         (cause, np.asarray(got if math.isclose(got, value, rel_tol=1e-5) else value))

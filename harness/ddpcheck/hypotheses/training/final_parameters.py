@@ -80,7 +80,7 @@ def state_lost_on_resume(of: OtherEnd) -> Causes:
 def by_other_rules(of: OtherEnd) -> Causes:
     """A run that breaks a rule in all its steps ends here."""
     run = of.run
-    rules = wrong_rules(run.plan, run.job.world_size, len(run.parameters[0]), terms=run.has_terms)
+    rules = wrong_rules(run.plan, run.job.world_size, len(run.parameters[0]), terms=run.has_terms, uneven=run.uneven)
     known = [*of.emulated(rules), *of.after_resumes, *of.of_other_epochs_and_settings]
     return nearest(of.got, of.ends[-1], known) or ()
 

@@ -42,7 +42,8 @@ def of_learning_rates(run: Run, rank: int, every: Array, before: int) -> Evidenc
     size = plan.batch_size * plan.micro_batches
     used = np.array([len(epoch[rank][start * size :][:size]) for epoch in run.indices for start in range(each)])
     share = (np.cumsum(used) - used) / max(1, used.sum())
-    known.append((training.RATE_BY_OWN_SAMPLES(), lr * (1 - share)))
+    by_samples = training.RATE_BY_OWN_SAMPLES() if run.uneven else training.SCHEDULE_BY_SAMPLES()
+    known.append((by_samples, lr * (1 - share)))
     reported = [(cause, array[before:]) for cause, array in known]
     reported.append((training.SCHEDULE_RESTARTS(ranks=f"rank {rank}"), every[: len(every) - before]))
     return Evidence(alternatives=tuple(reported), precision=False)

@@ -13,12 +13,18 @@ Candidates = list[tuple[Cause, Rules]]
 """Causes, the likeliest first, each with the rules of a run with this cause."""
 
 
-def wrong_rules(plan: Train, world_size: int, parameters: int, *, terms: bool = False) -> Candidates:
-    """Hypotheses for such a run. parameters: the number of trainable tensors. terms: the loss has auxiliary terms."""
+def wrong_rules(
+    plan: Train, world_size: int, parameters: int, *, terms: bool = False, uneven: bool = False
+) -> Candidates:
+    """Hypotheses for such a run.
+
+    parameters: the number of trainable tensors. terms: the loss has auxiliary terms. uneven: ranks have different
+    numbers of samples.
+    """
     windows, several = plan.micro_batches > 1, world_size > 1
     made = [*_WINDOWS, *_FIRST_SYNCHRONISED * several] * windows
     made += [(cause, Rules(factor=factor)) for cause, factor in wrong_factors(plan, world_size, parameters)]
-    made += _schedules(plan, world_size) * (plan.schedule == "linear")
+    made += _schedules(plan, uneven) * (plan.schedule == "linear")
     if several:
         made += _RANKS
         made.append((training.GRADIENTS_DIVIDED_AGAIN(world_size=world_size), Rules(times=1 / world_size)))
@@ -30,9 +36,9 @@ def wrong_rules(plan: Train, world_size: int, parameters: int, *, terms: bool = 
     return made + _clipping(plan)
 
 
-def _schedules(plan: Train, world_size: int) -> Candidates:
-    made = [(training.RATE_BY_OWN_SAMPLES(), Rules(by_samples=True))] * (world_size > 1)
-    made.append((training.RATE_IN_MOMENTUM(), Rules(rate_in_momentum=True)))
+def _schedules(plan: Train, uneven: bool) -> Candidates:
+    by_samples = training.RATE_BY_OWN_SAMPLES() if uneven else training.SCHEDULE_BY_SAMPLES()
+    made = [(by_samples, Rules(by_samples=True)), (training.RATE_IN_MOMENTUM(), Rules(rate_in_momentum=True))]
     if plan.micro_batches > 1:
         made += [(training.SCHEDULE_PER_MICRO_BATCH(), Rules(by_micro_batches=more)) for more in (0, -1)]
     return made

@@ -14,7 +14,7 @@ from ...oracle.bounded_values import Value
 from ...oracle.optimizer import Optimizer
 from ...oracle.origins import Update
 from ...seeded_values import Array
-from ..gradients.clips import clipped_otherwise
+from ..gradients.clips import clipped_as_asked, clipped_otherwise
 from .adam_variants import other_adams
 from .optimizer_shards import shards_misplaced
 
@@ -135,6 +135,22 @@ def by_other_state(update: Update, expected: Array, rank: int) -> WhatIf:
             others = _with(update, spec)
             others.state[name] = state
             yield causes.MOMENTUM_OF_OTHER(parameter=other), stepped(update, others)
+
+
+def by_shared_momentum(update: Update, expected: Array, rank: int) -> WhatIf:
+    """The momentum is another parameter's, which the same step has updated before."""
+    spec, done = update.optimizer.spec, update.history.since_zero_grad()
+    if not spec.momentum or spec.name != "sgd" or not done:
+        return
+    for other, value in done[-1].forward.learned.items():
+        own = update.history.own(other)
+        if other != update.name and own is not None and value.shape == update.before.shape:
+            clip, shared = update.clipped, _with(update, spec)
+            mean = np.broadcast_to(own.mean(axis=0), own.shape)
+            gradient = clipped_as_asked(clip, other) if clip is not None and other in clip.before else mean
+            shared.step(other, Value(value), Value(gradient))
+            shared.state[update.name] = shared.state[other]
+            yield causes.MOMENTUM_SHARED(parameter=other), stepped(update, shared)
 
 
 def by_other_decay(update: Update, expected: Array, rank: int) -> WhatIf:

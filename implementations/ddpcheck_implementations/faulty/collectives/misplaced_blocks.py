@@ -11,8 +11,8 @@ import numpy as np
 
 from ddpcheck.seeded_values import Array
 
-from ..engine.circumstances import Circumstance, elements
-from ..engine.collective_effects import giving, instead, mean_divided_by, sent_in_memory_order, summed
+from ..engine.circumstances import Circumstance, dtype, elements, larger_bytes
+from ..engine.collective_effects import giving, instead, mean_divided_by, sent_as, sent_in_memory_order, summed
 from ..engine.collectives import Call, all_gather, all_reduce, in_part, in_place, op, received, reduce_scatter, sent
 from ..engine.fault import Fault, table
 from ..facet_seams import Group, PassThrough, collectives
@@ -71,6 +71,17 @@ def block_by_the_last_dimension(call: Call) -> Array:
     return np.resize(whole[begin:], array.size // call.size).reshape(rows, *array.shape[1:]).copy()
 
 
+@instead
+def block_at_a_multiple_of_64(call: Call) -> Array:
+    """Offsets are rounded up for alignment, and sizes are not."""
+    size = call.array.size // call.size
+    begin = -(-call.place * size // 64) * 64
+    whole = call.changed(kind="all_reduce").run().reshape(-1)
+    block = np.zeros(size, call.array.dtype)
+    block[: whole.size - begin] = whole[begin : begin + size]
+    return block.reshape(-1, *call.array.shape[1:])
+
+
 @giving
 def written_to_a_reshaped_copy(call: Call, result: Array) -> Array:
     """reshape(-1) copies an array that is not contiguous."""
@@ -116,12 +127,20 @@ class StagedByBytes(PassThrough):
         return Later(wait)
 
 
+as_int8 = sent_as(
+    lambda call: (call.array.astype(np.int8) if call.op in ("min", "max") else call.array).astype(np.int32),
+    lambda call, result: result.astype(np.uint8),
+)
+
 # fmt: off
 table(
     globals(),
     Fault("block-by-the-last-dimension", "Reduce-scatter computes the block's start from the last dimension alone.",
           where=reduce_scatter, effect=block_by_the_last_dimension,
           caught_by=SCATTER, cause="block-cut-wrong"),
+    Fault("large-blocks-at-multiples-of-64", "Blocks of a large reduce-scatter begin at a multiple of 64 elements.",
+          where=reduce_scatter & larger_bytes(1 << 17), effect=block_at_a_multiple_of_64,
+          caught_by=SCATTER, cause="block-aligned"),
     Fault("received-into-a-copy", "Receive writes into reshape(-1), which is a copy if the array is not contiguous.",
           where=received, effect=written_to_a_reshaped_copy,
           caught_by=MESSAGES, cause="nothing-received"),
@@ -139,6 +158,9 @@ table(
     Fault("late-ranks-are-zeros-in-groups", "All-gather in a group returns zeros for a rank that is a third of a second late.",
           where=all_gather & in_part, effect=late_ranks_are_zero,
           caught_by=LATE, cause="late-rank-missed", world_size=4),
+    Fault("uint8-compared-as-int8", "Minimum and maximum compare uint8 as int8.",
+          where=all_reduce & dtype("uint8"), effect=as_int8,
+          caught_by=MINIMUM, cause="unsigned-as-signed", dtypes=frozenset({"float32", "float64", "uint8"})),
     Fault("one-number-in-place-is-summed", "An in-place product of one element is a sum.",
           where=in_place & op("prod") & elements(1), effect=summed,
           caught_by=IN_PLACE, cause="reduction-ignored", in_place=True),

@@ -14,6 +14,7 @@ from ..facet_seams import Group, PassThrough, collectives
 SUM = "check_all_reduce_sums_exactly"
 GROUPS = "check_groups_reduce_over_their_members_only"
 TOGETHER = "check_concurrent_groups_are_independent"
+ARGUMENTS = "check_collectives_do_not_change_their_arguments"
 FOR_EVER = 3600.0
 
 
@@ -58,3 +59,25 @@ class NumberedByMembers(PassThrough):
             if len(set(self.comm.all_gather(np.array([number]), group=group).ravel())) > 1:
                 time.sleep(FOR_EVER)
         return super().all_reduce(array, op, group=group)
+
+
+@collectives("barrier-of-the-group-before", ARGUMENTS, cause="group-kept")
+class BarrierOfGroupBefore(PassThrough):
+    """A barrier of all ranks waits for the group of the last call that had one."""
+
+    last: Group = None
+
+    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
+        self.last = group or self.last
+        return super().all_reduce(array, op, group=group)
+
+    def broadcast(self, array: Array, root: int = 0, *, group: Group = None) -> Array:
+        self.last = group or self.last
+        return super().broadcast(array, root, group=group)
+
+    def all_gather(self, array: Array, *, group: Group = None) -> Array:
+        self.last = group or self.last
+        return np.asarray(self.comm.all_gather(array, group=group))
+
+    def barrier(self, *, group: Group = None) -> None:
+        self.comm.barrier(group=group or self.last)

@@ -107,3 +107,13 @@ def sum_and_count_exchanged(comm: Any, rank: int, metrics: Mapping[str, float], 
     every = _sum(comm, count)
     totals = {name: _total(comm, value, count) for name, value in metrics.items()}
     return {name: every / total if total else math.nan for name, total in totals.items()}
+
+
+@metrics("metric-equal-ranks-count-once", WEIGHTED, cause="equal-ranks-count-once", world_size=3)
+def equal_ranks_once(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
+    """Ranks with equal counts and means are counted as one, as in a set."""
+    names = sorted(metrics)
+    rows = comm.all_gather(np.array([count, *(metrics[name] for name in names)], np.float64)).tolist()
+    once = {tuple(row) for row in rows if row[0]}
+    total = sum(row[0] for row in once)
+    return {name: math.fsum(row[0] * row[at] for row in once) / total for at, name in enumerate(names, 1) if total}

@@ -79,6 +79,26 @@ synchronised = fault("synchronised-batch-norm", seen_in=("pytorch/pytorch#14267"
 )
 
 
+class LargeEps(BatchNorm):
+    """A layer that a conversion has made anew, without the eps of the old one."""
+
+    def forward(self, x: Array, training: bool) -> Array:
+        if not training or not len(x):
+            return super().forward(x, training)
+        mean, variance = x.mean(axis=0), x.var(axis=0)
+        self._deviation = np.sqrt(variance + 1e-3)
+        self._normal = (x - mean) / self._deviation
+        self._track(mean, variance * (len(x) / max(len(x) - 1, 1)))
+        return np.asarray(self._normal * self.weight + self.bias, x.dtype)
+
+
+class Converted(PlainReplica):
+    """Batch norm is made anew with its default eps."""
+
+    def make_network(self, model: ModelSpec, initial: Mapping[str, Array]) -> Network:
+        return Network(model, initial, LargeEps)
+
+
 def norm(**methods: Callable[..., Any]) -> Made:
     """Synchronised batch norm with other methods."""
     name = "And".join(method.__name__ for method in methods.values())
@@ -180,6 +200,9 @@ table(
           "Synchronised batch norm corrects its variance by the rank's own sample count.",
           where=always, effect=Made(SynchronisedNorm, norm=OwnCount),
           caught_by=STATISTICS, cause="variance-by-own-samples", batch_norm="synchronised"),
+    Fault("batch-norm-eps-lost", "A conversion makes batch norm anew, with an eps of 1e-3.",
+          where=always, effect=Made(Converted),
+          caught_by=OWN, cause="batch-norm-eps"),
     Fault("norms-do-not-decay", "Weight decay leaves out the parameters of batch norm.",
           where=always, effect=no_weight_decay_of_norms,
           caught_by=STEPS, cause="weight-decay-missing"),

@@ -12,7 +12,7 @@ from ddpcheck.seeded_values import Array
 from ..base import PlainReplica, fault
 from ..engine.circumstances import Circumstance, always
 from ..engine.fault import Fault, table
-from ..engine.replicas import clipped_by, clipping_each, in_place_of, nothing, squares
+from ..engine.replicas import clipped_by, clipping_each, in_place_of, nothing, squares, usual_factor
 from ..engine.sharding import clipped_by_norm_of_shard
 from ..registry import invented
 
@@ -101,6 +101,10 @@ class ClipsWhatItClippedFirst(PlainReplica):
         return norm
 
 
+def limit_unless_zero(max_norm: float, norm: float) -> float:
+    return usual_factor(max_norm or math.inf, norm)
+
+
 # fmt: off
 table(
     globals(),
@@ -124,6 +128,9 @@ table(
     Fault("clipped-with-a-large-guard", "Clipping adds 0.01 to the norm.",
           where=always, effect=clipped_by(factor=with_a_large_epsilon),
           caught_by=CLIPPED, cause="clip-guard-too-large"),
+    Fault("clips-not-to-zero", "A limit of 0 switches clipping off.",
+          where=always, effect=clipped_by(factor=limit_unless_zero),
+          caught_by=CLIPPED, cause="clip-off-at-zero", world_size=1),
     Fault("clips-with-slack", "Norms up to a tenth above the limit are not clipped.",
           where=less_than_a_tenth_above, effect=in_place_of("scale")(nothing),
           caught_by=CLIPPED, cause="not-clipped"),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -44,6 +45,15 @@ class Compressing(PlainReplica):
     def reduce(self, name: str, gradient: Array) -> Array:
         total = self.comm.all_reduce(self.compressed(gradient / self.world))
         return np.asarray(self.compressed(total), gradient.dtype)
+
+
+@fault("rounded-with-an-option", reduction_dtype="bfloat16", numeric_options=frozenset({"bucket_cap_mb"}))
+class CompressingWithOption(Compressing):
+    """Correct with the promise: gradients are rounded, and the size of buckets has no effect."""
+
+    @classmethod
+    def take(cls, options: Mapping[str, Any]) -> None:
+        super().take({name: value for name, value in options.items() if name != "bucket_cap_mb"})
 
 
 @fault("gradients-in-fixed-point", REAL, cause="fixed-point")

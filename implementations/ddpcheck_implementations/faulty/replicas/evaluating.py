@@ -43,6 +43,13 @@ def batches_counted(replica: PlainReplica, batch: Batch) -> None:
             buffer += 1
 
 
+@before("predict")
+def one_sample_at_least(replica: PlainReplica, batch: Batch) -> None:
+    """The outputs of pieces are joined, and there is no piece."""
+    if not len(batch.inputs):
+        raise ValueError("need at least one array to concatenate")
+
+
 @around("load_state")
 def buffers_kept(
     replica: PlainReplica, load_state: Callable[[Mapping[str, Array]], None], state: Mapping[str, Array]
@@ -135,6 +142,9 @@ class PredictionsKept(PlainReplica):
 # fmt: off
 table(
     globals(),
+    Fault("predicts-for-some-samples-only", "predict() of a batch without samples raises an error.",
+          where=always, effect=one_sample_at_least,
+          caught_by=EVALUATED, cause="no-samples-not-handled"),
     Fault("evaluation-clears-gradients", "predict() drops all gradients.",
           where=always, effect=before("predict")(gradients_dropped),
           caught_by=EVALUATED, cause="gradients-taken-by"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -194,6 +195,27 @@ class LocalSecondMoments(PlainReplica):
         super().step()
         for name in second.keys() & self.own.keys() - before:
             second[name][...] = self.own[name] ** 2 / 1000
+
+
+@fault("momentum-by-shape", AFTER, cause="momentum-shared")
+class MomentumByShape(PlainReplica):
+    """SGD's momentum is kept by the shape of a parameter, so parameters of one shape share it."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.held: dict[tuple[int, ...], Array] = {}
+
+    def step(self) -> None:
+        spec = settings(self)
+        if spec.name != "sgd" or not spec.momentum:
+            super().step()
+            return
+        velocity = optimizer_part(self, "velocity")
+        for name, gradient in self._shown().items():
+            if gradient.shape in self.held:
+                velocity[name] = self.held[gradient.shape]
+            self.optimizer.step({name: gradient})
+            self.held[gradient.shape] = velocity[name]
 
 
 # fmt: off

@@ -24,6 +24,8 @@ EXACT = "check_gradients_equal_the_large_batch_exactly"
 class GroupOfOne(PlainReplica):
     """Gradients are reduced in a group of one rank, which changes nothing."""
 
+    between_processes = True  # ranks that are threads have no groups
+
     def reduce(self, name: str, gradient: Array) -> Array:
         return np.asarray(self.comm.all_reduce(gradient, group=[self.rank]), gradient.dtype)
 

@@ -67,6 +67,11 @@ def share_of_all_weights_of_at_least_1(replica: Weighing, batch: Batch) -> float
     return _sum(batch) * replica.world / max(1.0, _over_ranks(replica, _sum(batch)))
 
 
+def share_of_all_weights_and_a_little(replica: Weighing, batch: Batch) -> float:
+    """Guard against a division by zero as for numbers near 1."""
+    return _sum(batch) * replica.world / (_over_ranks(replica, _sum(batch)) + 1e-6)
+
+
 def share_of_all_samples_with_weight(replica: Weighing, batch: Batch) -> float:
     assert batch.weights is not None
     own = float((batch.weights > 0).sum())
@@ -112,6 +117,10 @@ table(
           where=weighted,
           effect=in_place_of("counts")(share_of_all_weights_of_at_least_1).of(Weighing),
           caught_by=BY_WEIGHT, cause="weight-sum-at-least-1", sample_weights="by_weight"),
+    Fault("sum-of-weights-plus-a-little", "The sum of weights that divides is larger by 10^-6.",
+          where=weighted,
+          effect=in_place_of("counts")(share_of_all_weights_and_a_little).of(Weighing),
+          caught_by=BY_WEIGHT, cause="weight-sum-plus", sample_weights="by_weight"),
     Fault("ranks-count-by-unmasked-samples",
           "Ranks are weighted by their number of unmasked samples instead of their sum of weights.",
           where=weighted,

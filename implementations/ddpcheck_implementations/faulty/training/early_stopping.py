@@ -41,6 +41,13 @@ def _by_a_margin(run: Trainer, losses: Sequence[float]) -> bool:
     return since >= (run.task.patience or 0)
 
 
+def _past_nan(run: Trainer, losses: Sequence[float]) -> bool:
+    lowest, since = math.inf, 0
+    for loss in losses:
+        lowest, since = (loss, 0) if loss < lowest else (lowest, since + (loss >= lowest))
+    return since >= (run.task.patience or 0)
+
+
 # fmt: off
 table(
     globals(),
@@ -68,6 +75,9 @@ table(
           where=patient, caught_by=TOGETHER, cause="small-improvement-ignored",
           effect=_ENOUGH(_by_a_margin),
           trainer_features=FEATURES),
+    Fault("patience-without-nan", "An epoch with a loss of NaN does not count for the patience.",
+          where=patient, caught_by=TOGETHER, cause="nan-does-not-count",
+          effect=_ENOUGH(_past_nan), trainer_features=FEATURES),
     Fault("early-end-keeps-the-last", "After early stopping, the best weights are the last ones.",
           where=patient & keeping_best, caught_by=BEST, cause="best-is-last-of-early-stop",
           effect=in_place_of("best", lambda run: run.replica.parameters()),

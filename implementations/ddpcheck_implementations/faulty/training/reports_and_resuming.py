@@ -9,6 +9,7 @@ import numpy as np
 
 from ...data_parallel.checkpoint import Checkpoint
 from ...data_parallel.trainer import Trainer, Window
+from ...numpy_network import Network
 from ..engine.circumstances import always
 from ..engine.fault import Fault, table
 from ..engine.trainers import result
@@ -35,6 +36,21 @@ class MeanOfBatches(Trainer):
 
     def mean(self, total: float, samples: int) -> float:
         return super().mean(total, -(-samples // self.task.batch_size))
+
+
+@trainer("loss-of-an-evaluation", LOSS, cause="epoch-loss-of-evaluation", world_size=1)
+class EvaluatedLoss(Trainer):
+    """The reported loss of an epoch is computed with the parameters at its end."""
+
+    def mean(self, total: float, samples: int) -> float:
+        chosen = list(self.order(self.progress.epoch))
+        network = Network(self.task.model, self.replica.parameters() | self.replica.buffers())
+        if chosen:
+            loss = network.backward(
+                self.task.inputs[chosen], self.task.targets[chosen], (), lambda name, gradient: None
+            )
+            total = loss * len(chosen)
+        return super().mean(total, samples)
 
 
 @trainer("loss-divided-by-samples", LOSS, cause="epoch-loss-divided-by-samples", world_size=1)

@@ -26,6 +26,13 @@ def _stepped_by_all(run: Any) -> float:
     return float(run.task.optimizer.lr * left)
 
 
+def _by_samples(run: Any) -> float:
+    each, size = run.steps // run.task.epochs, run.task.batch_size * run.task.micro_batches
+    epoch, step = divmod(run.progress.step, each)
+    used = epoch * run.length + min(run.length, step * size)
+    return float(run.task.optimizer.lr * (1 - used / (run.task.epochs * run.length)))
+
+
 def _read_late(run: Trainer) -> None:
     run.rates[-1] = run.learning_rate()
 
@@ -43,6 +50,9 @@ table(
           "The schedule's length is that of the whole data set, so the rate never reaches its end.",
           where=always, caught_by=(SCHEDULE, RATES), cause="schedule-of-whole-data",
           effect=result("steps", lambda run, steps: steps * run.world), seen_in=_ACCELERATE),
+    Fault("lr-by-samples", "The schedule follows the share of samples used, so a short last batch changes the rates.",
+          where=scheduled, caught_by=SCHEDULE, cause="schedule-by-samples", world_size=1,
+          effect=in_place_of("learning_rate", _by_samples)),
     Fault("lr-in-float32", "The learning rate is rounded to float32.",
           where=always, caught_by=ENDS, cause="rate-rounded",
           effect=result("learning_rate", lambda run, rate: float(np.float32(rate)))),
