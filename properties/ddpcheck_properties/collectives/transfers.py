@@ -8,6 +8,7 @@ from itertools import permutations, product
 from typing import TYPE_CHECKING
 
 from ddpcheck import assertions
+from ddpcheck.causes.cause import Given
 from ddpcheck.check_levels import Level
 from ddpcheck.checks import law
 from ddpcheck.contract import CallForm, needs
@@ -28,6 +29,7 @@ from ddpcheck.trace import Trace
 from ddpcheck.verdict import Finding
 
 from ..drawing import for_all, for_each, has_time_for_long_jobs
+from ..judges import with_causes
 from ..strategies_collectives import (
     EVERY_LAYOUT,
     LAYOUTS,
@@ -265,10 +267,11 @@ def check_late_ranks_do_not_change_results(session: Session) -> None:
         apart = (AllReduce(pair, reduction, (0, 1)), Broadcast(pair, 0, (0, 2)), AllGather(pair, (0, 3)))
         among = [one for one in apart if one.kind in promised.collectives.operations]
         drawn += [Job(world, (Sleep(0, VERY_LATE), *among))] * bool(among)
-    for_each(session, drawn, _though_late)
+    judge = with_causes(results_hold, _causes_of_lateness)
+    for_each(session, drawn, judge)
     if world == 2 and has_time_for_long_jobs(session):
         for seconds in STRAGGLES:
-            for_each(session, [Job(world, (*made, *straggling(1, seconds), *made))], _though_late)
+            for_each(session, [Job(world, (*made, *straggling(1, seconds), *made))], judge)
 
 
 def straggling(rank: int, seconds: float) -> list[Operation]:
@@ -276,13 +279,9 @@ def straggling(rank: int, seconds: float) -> list[Operation]:
     return [Sleep(rank, NAP)] * math.ceil(seconds / NAP)
 
 
-def _though_late(job: Job, trace: Trace) -> None:
-    """A judge: results_hold; explains a result without a late rank's part by a missing wait for that rank."""
-    try:
-        results_hold(job, trace)
-    except Finding as finding:
-        of = FailedJob(job, trace, finding.diagnosis.causes, finding.diagnosis.operation)
-        raise finding.blaming(late_rank_missed(of, NAP)) from None
+def _causes_of_lateness(job: Job, trace: Trace, finding: Finding) -> Given:
+    """A result without a late rank's part shows a missing wait for that rank."""
+    return late_rank_missed(FailedJob(job, trace, finding.diagnosis.causes, finding.diagnosis.operation), NAP)
 
 
 def _large(session: Session) -> list[TensorSpec]:

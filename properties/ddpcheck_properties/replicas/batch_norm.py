@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ddpcheck import assertions
+from ddpcheck.causes.cause import Given
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, Determinism, needs
 from ddpcheck.hypotheses.choose_causes import first_cause
@@ -42,6 +43,7 @@ from ddpcheck.verdict import Diagnosis, Finding
 
 from ..drawing import Judge, for_each
 from ..explicit_examples import fitting
+from ..judges import with_causes
 from ..strategies import GRADIENTS, shards, training_job
 from .comparison import as_one_process, compare, when
 
@@ -89,9 +91,10 @@ def check_remeasured_statistics_cover_all_samples(session: Session) -> None:
         data = DataSpec(sum(batches), "real", 1)
         jobs.append(Job(session.world_size, (*operations, Observe(("buffers",))), model, data=data))
     jobs = [job for job in jobs if job.data is not None and job.data.samples > 1]  # one sample has no variance
-    for_each(session, fitting(session, jobs), _remeasured(session.capabilities))
+    judge = with_causes(as_one_process(session.capabilities), _causes_of_remeasuring)
+    for_each(session, fitting(session, jobs), judge)
     buffers, gradients = (_between_backwards(session.world_size, look) for look in (Observe(("buffers",)), *GRADIENTS))
-    for_each(session, fitting(session, [buffers]), _remeasured(session.capabilities))
+    for_each(session, fitting(session, [buffers]), judge)
     for_each(session, fitting(session, [gradients]), as_one_process(session.capabilities, tolerance=TOLERANCE))
 
 
@@ -105,20 +108,11 @@ def _between_backwards(world_size: int, look: Operation) -> Job:
     return replace(job, data=replace(job.data, samples=9 * world_size))
 
 
-def _remeasured(promised: Capabilities) -> Judge:
-    as_ever = as_one_process(promised)
-
-    def judge(job: Job, trace: Trace) -> None:
-        try:
-            as_ever(job, trace)
-        except Finding as finding:
-            if not trace.completed:
-                raise
-            told = finding.diagnosis
-            of = WrongRemeasuring(job, trace, told.subject[1], told.operation)
-            raise finding.blaming(first_cause(OF_REMEASURING, of) or told.causes) from None
-
-    return judge
+def _causes_of_remeasuring(job: Job, trace: Trace, finding: Finding) -> Given:
+    if not trace.completed:
+        return None
+    told = finding.diagnosis
+    return first_cause(OF_REMEASURING, WrongRemeasuring(job, trace, told.subject[1], told.operation))
 
 
 def gradient_jobs(world_size: int, *, uneven: bool) -> list[Job]:
@@ -149,7 +143,7 @@ def _forwards(world_size: int, batches: Sequence[int], layers: tuple[Layer, ...]
     return training_job(world_size, model, operations, exact=False, seed=2)
 
 
-def _ran(job: Job, trace: Trace) -> None:
+def _completed(job: Job, trace: Trace) -> None:
     """Every rank ran; if a rank refused one sample, the Finding says that one sample is enough."""
     try:
         assertions.completed(trace)
@@ -163,7 +157,7 @@ def _walk(job: Job, promised: Capabilities, *, bounds: bool) -> tuple[ExpectedOp
 
 def _same_statistics(promised: Capabilities) -> Judge:
     def judge(job: Job, trace: Trace) -> None:
-        _ran(job, trace)
+        _completed(job, trace)
         alone = _walk(job, promised.but(batch_norm="local"), bounds=False)
         for moment, local in zip(_walk(job, promised, bounds=True), alone, strict=True):
             try:
@@ -180,7 +174,7 @@ def _same_statistics(promised: Capabilities) -> Judge:
 
 def _same_gradients(promised: Capabilities) -> Judge:
     def judge(job: Job, trace: Trace) -> None:
-        _ran(job, trace)
+        _completed(job, trace)
         moments = _walk(job, promised, bounds=False)
         alone = _walk(job, promised.but(batch_norm="local"), bounds=False)
         for moment, local in zip(moments, alone, strict=True):

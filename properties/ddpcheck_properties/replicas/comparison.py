@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ddpcheck import assertions
-from ddpcheck.causes import Cause, programs
+from ddpcheck.causes import programs
 from ddpcheck.contract import Capabilities, Determinism
 from ddpcheck.counted_nouns import counted, ranks_named
 from ddpcheck.hypotheses.arrays import Evidence
@@ -29,13 +29,13 @@ from ddpcheck.oracle import ExpectedArray, ExpectedOperation, Oracle, is_exact
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Diagnosis, Finding
 
+from ..drawing import Judge
+
 _LISTED = 12
 _NOUNS = {"gradients": "gradient of", "parameters": "parameter", "buffers": "buffer", "averaged": "average of"}
 
 
-def as_one_process(
-    capabilities: Capabilities, until: float = math.inf, tolerance: float | None = None
-) -> Callable[[Job, Trace], None]:
+def as_one_process(capabilities: Capabilities, until: float = math.inf, tolerance: float | None = None) -> Judge:
     """The judge of most replica checks: every rank has the values that one process would have computed.
 
     A loss that is wrong only in the report is told if all else is right. until: numbers above this size are not
@@ -70,20 +70,6 @@ def _is_misreported(finding: Finding) -> bool:
     """Whether a loss is wrong only in the report, so that gradients may be right."""
     cause = finding.diagnosis.cause
     return cause is not None and cause.id in REPORTED_ONLY
-
-
-def because(judge: Callable[[Job, Trace], None], cause: Cause, *, name: str = "") -> Callable[[Job, Trace], None]:
-    """The judge, whose findings, or those on the value of this name, also name this cause."""
-
-    def explained(job: Job, trace: Trace) -> None:
-        try:
-            judge(job, trace)
-        except Finding as finding:
-            if not trace.completed or name not in ("", finding.diagnosis.subject[1]):
-                raise
-            raise finding.blaming(*finding.diagnosis.causes, cause) from None
-
-    return explained
 
 
 def ended_inside(finding: Finding) -> Finding:

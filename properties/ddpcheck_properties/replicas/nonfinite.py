@@ -74,13 +74,13 @@ def _thrown_away(world_size: int, promised: Capabilities, to_zeros: bool) -> Job
 
 
 def _gone(promised: Capabilities) -> Judge:
-    as_ever = as_one_process(promised)
+    like_one_process = as_one_process(promised)
 
     def judge(job: Job, trace: Trace) -> None:
         if any(rank.outcome == "raised" for rank in trace.ranks):
             return
         try:
-            as_ever(job, trace)
+            like_one_process(job, trace)
         except Finding as finding:
             for position, ranks in trace.all_values("observe"):
                 for rank, seen in enumerate(ranks):

@@ -54,10 +54,10 @@ def _weigh(session: Session) -> None:
         jobs.append(masked_windows(world, each=promised.replica.sample_weights == "equal_ranks"))
     if promised.replica.uneven_batches == "equal_weight":
         jobs.append(of_other_sizes(world))
-    as_ever = as_one_process(promised)
+    like_one_process = as_one_process(promised)
 
     def judge(job: Job, trace: Trace) -> None:
-        as_ever(job, trace)
+        like_one_process(job, trace)
         nothing_was_changed(job, trace)
 
     for_each(session, fitting(session, jobs), judge)

@@ -11,6 +11,7 @@ import numpy as np
 
 from ddpcheck import assertions
 from ddpcheck.causes import programs
+from ddpcheck.causes.cause import Given
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, ReplicaMethod, needs
 from ddpcheck.hypotheses.arrays import Evidence
@@ -38,8 +39,9 @@ from ddpcheck.trace import Trace
 from ddpcheck.verdict import Finding
 
 from .. import explicit_examples
-from ..drawing import Judge, for_all, for_each
+from ..drawing import for_all, for_each
 from ..explicit_examples import fitting
+from ..judges import with_causes
 from ..strategies import ADAM, GRADIENTS, MOMENTUM, models, sgd, shards, training_job, training_jobs
 from .comparison import as_one_process, when
 from .shown_values import by_shown_values
@@ -66,7 +68,7 @@ def check_predict_does_not_change_training(session: Session) -> None:
         world, promised, model=models(promised, exact=False, depths=(1, 2)), exact=False, optimizer=sgd()
     )
     evaluated = drawn.map(lambda job: _between(job, Predict(everyone)))
-    judge = _though_evaluated(as_one_process(promised))
+    judge = with_causes(as_one_process(promised), _causes_of_evaluating)
     try:
         for_all(session, evaluated, judge, examples=fitting(session, examples), share=0.3)
     except Finding as finding:
@@ -161,17 +163,9 @@ def _try_unevaluated(session: Session, finding: Finding) -> None:
         for_each(session, [replace(finding.job, operations=plain)], as_one_process(session.capabilities))
 
 
-def _though_evaluated(as_ever: Judge) -> Judge:
-    def judge(job: Job, trace: Trace) -> None:
-        try:
-            as_ever(job, trace)
-        except Finding as finding:
-            sure, (kind, _) = finding.diagnosis.causes, finding.diagnosis.subject
-            if kind != "gradients":
-                raise
-            raise finding.blaming(sure, evaluation_changes_gradients(sure)) from None
-
-    return judge
+def _causes_of_evaluating(job: Job, trace: Trace, finding: Finding) -> Given:
+    sure, (kind, _) = finding.diagnosis.causes, finding.diagnosis.subject
+    return (sure, evaluation_changes_gradients(sure)) if kind == "gradients" else None
 
 
 def arguments_stay(promised: Capabilities, job: Job, trace: Trace) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from ddpcheck.causes import replicas as causes
+from ddpcheck.causes.cause import Given
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, ReplicaMethod, needs
 from ddpcheck.hypotheses.choose_causes import first_cause
@@ -21,8 +22,9 @@ from ddpcheck.verdict import Finding
 
 from ..drawing import Judge, for_each
 from ..explicit_examples import fitting
+from ..judges import because, with_causes
 from ..strategies import ADAM, GRADIENTS, PARAMETERS, shards, training_job
-from .comparison import as_one_process, because
+from .comparison import as_one_process
 from .parameter_averages import LOOK
 
 if TYPE_CHECKING:
@@ -171,11 +173,11 @@ def _is_stopped(job: Job, sample: int) -> bool:
 
 
 def _not_skipped(promised: Capabilities) -> Judge:
-    as_ever = as_one_process(promised, tolerance=2.0**-20)  # bounds have no use near the end of float32
+    like_one_process = as_one_process(promised, tolerance=2.0**-20)  # bounds have no use near the end of float32
 
     def judge(job: Job, trace: Trace) -> None:
         try:
-            as_ever(job, trace)
+            like_one_process(job, trace)
         except Finding as finding:
             if not trace.completed:
                 raise
@@ -193,19 +195,19 @@ def _not_skipped(promised: Capabilities) -> Judge:
 
 
 def _skipped(promised: Capabilities) -> Judge:
-    as_ever = as_one_process(promised)
+    like_one_process = with_causes(as_one_process(promised), _causes_of_a_step)
 
     def judge(job: Job, trace: Trace) -> None:
-        try:
-            with np.errstate(invalid="ignore"):
-                as_ever(job, trace)
-        except Finding as finding:
-            if not trace.completed:
-                raise
-            told = first_cause(OF_A_STEP_NOT_SKIPPED, NotSkipped(job, trace))
-            raise finding.blaming(told, infinity_of_one_sign(job)) from None
+        with np.errstate(invalid="ignore"):
+            like_one_process(job, trace)
 
     return judge
+
+
+def _causes_of_a_step(job: Job, trace: Trace, _: Finding) -> Given:
+    if not trace.completed:
+        return None
+    return first_cause(OF_A_STEP_NOT_SKIPPED, NotSkipped(job, trace)), infinity_of_one_sign(job)
 
 
 def poisoned(job: Job, samples: int | tuple[int, ...], poison: Poison) -> Job:

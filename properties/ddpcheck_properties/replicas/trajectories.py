@@ -21,8 +21,9 @@ from ddpcheck.verdict import Finding
 from .. import explicit_examples
 from ..drawing import for_all, for_each
 from ..explicit_examples import fitting
+from ..judges import because
 from ..strategies import GRADIENTS, MOMENTUM, PARAMETERS, adam, choice, models, sgd, shards, training_job, training_jobs
-from .comparison import as_one_process, because
+from .comparison import as_one_process
 from .gradients import same_bits_in
 from .shown_clips import raise_for_wrong_clips
 from .shown_values import by_shown_values
