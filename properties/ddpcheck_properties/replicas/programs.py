@@ -17,7 +17,7 @@ from ddpcheck.verdict import Finding
 
 from ..drawing import Judge, all_or_every_second, for_all, within_promises
 from ..explicit_examples import fitting
-from ..strategies import ADAM, SEEDS, adam, branching, branching_models, choice, models, sgd
+from ..strategies import ADAM, SEEDS, branching, branching_models, choice, models, optimizers
 from .comparison import as_one_process, ended_inside
 from .program_grammar import WORDS, Word, program_text, training_program
 from .shown_values import by_shown_values
@@ -182,9 +182,6 @@ def programs(draw: DrawFn, world_size: int, capabilities: Capabilities) -> Job:
     end.
     """
     sentence = draw(_SENTENCES)
-    offered = [
-        strategy for name, strategy in (("sgd", sgd()), ("adam", adam())) if name in capabilities.replica.optimizers
-    ]
     model = draw(_models(capabilities))
     names = model.branches
     taken = draw(choice(BRANCHES_TAKEN))(names) if names else ((),)
@@ -193,7 +190,7 @@ def programs(draw: DrawFn, world_size: int, capabilities: Capabilities) -> Job:
         capabilities,
         sentence,
         model,
-        draw(st.one_of(offered)),
+        draw(optimizers(capabilities)),
         sizes=draw(choice(((2, 3), (1, 3), (4, 1, 2)))),
         uneven=capabilities.replica.uneven_batches != "refused" and draw(choice((False, False, True))),
         taken=taken,

@@ -34,7 +34,7 @@ from ddpcheck.trace import Trace
 from .. import explicit_examples
 from ..drawing import Judge, all_or_every_second, for_all, for_each
 from ..explicit_examples import fitting
-from ..strategies import ADAM, MOMENTUM, SEEDS, adam, choice, models, sgd, training_job, training_jobs
+from ..strategies import ADAM, MOMENTUM, SEEDS, choice, models, optimizers, sgd, training_job, training_jobs
 from .comparison import as_one_process
 from .shown_values import by_shown_values
 
@@ -213,12 +213,9 @@ def new_replicas(draw: DrawFn, world_size: int, capabilities: Capabilities) -> J
 @st.composite
 def interrupted(draw: DrawFn, world_size: int, capabilities: Capabilities) -> Job:
     """Training with a save and a resume after one of its steps."""
-    offered = [
-        strategy for name, strategy in (("sgd", sgd()), ("adam", adam())) if name in capabilities.replica.optimizers
-    ]
     model = models(capabilities, exact=False, depths=(1, 2))
-    rounds, optimizer = (2, 3), st.one_of(offered)
-    job = draw(training_jobs(world_size, capabilities, model=model, exact=False, rounds=rounds, optimizer=optimizer))
+    optimizer = optimizers(capabilities)
+    job = draw(training_jobs(world_size, capabilities, model=model, exact=False, rounds=(2, 3), optimizer=optimizer))
     return interrupt(job, draw(choice((1, 2))))
 
 
