@@ -18,7 +18,7 @@ from ..explicit_examples import fitting, one_backward
 from ..judges import because
 from ..strategies import GRADIENTS, PARAMETERS, shards, training_job
 from .comparison import as_one_process
-from .gradients import local_then_synchronised, reduction_is_tight
+from .reduction_comparison import local_then_synchronised, reduction_is_tight
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session
