@@ -32,7 +32,8 @@ from ddpcheck.verdict import CannotTell, Finding
 
 from ..drawing import for_each
 from ..strategies_collectives import dtypes, reductions
-from .failing_ranks import LARGE, LATE, still_there
+from .failing_ranks import LARGE, LATE
+from .rank_findings import process_still_there
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session
@@ -141,7 +142,7 @@ def _closed_and_left(job: Job, trace: Trace) -> None:
             )
         reached = -1 if rank.last is None else rank.last.operation
         if reached > closing and rank.outcome == "hung":
-            raise still_there(rank, "after close()")
+            raise process_still_there(rank, "after close()")
         if reached < closing or (reached == closing and rank.outcome != "died"):
             try:
                 assertions.completed(replace(trace, ranks=(rank,)))

@@ -33,6 +33,7 @@ from ..collectives.all_reduce import PAST_64_KIB
 from ..collectives.names import described
 from ..drawing import for_each
 from ..strategies_collectives import Reduction, dtypes, fitting_reductions, floating, reductions, usual_reduction
+from .rank_findings import finding_about
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session
@@ -231,17 +232,9 @@ def _told_everywhere(job: Job, trace: Trace) -> None:
     for rank in trace.ranks:
         if rank.outcome == "raised":
             continue
-        hung = rank.outcome == "hung"
-        ended = {"done": "came through to the end", "hung": "hung", "died": "died"}.get(rank.outcome, "went on")
-        stack = (f"stack of rank {rank.rank}:\n{rank.stack}",) if rank.stack else (rank.error,) * bool(rank.error)
-        raise Finding(
-            Diagnosis(
-                f"rank {rank.rank} {ended} {what}; it should have raised an error",
-                first_cause(OF_UNNOTICED_MISMATCH, trace),
-                details=stack,
-            ),
-            hung=hung,
-        )
+        ended = {"done": "completed all calls", "hung": "hung", "died": "died"}.get(rank.outcome, "continued")
+        headline = f"rank {rank.rank} {ended} {what}; it should have raised an error"
+        raise finding_about(rank, headline, *first_cause(OF_UNNOTICED_MISMATCH, trace))
     _in_words(usual.operation, odd.operation, trace, what)
 
 
