@@ -26,6 +26,8 @@ from ddpcheck.hypotheses.programs import WrongInJob
 from ddpcheck.job import Backward, Job, Step
 from ddpcheck.operations.replica import of_two_replicas
 from ddpcheck.oracle import ExpectedArray, ExpectedOperation, Oracle, is_exact
+from ddpcheck.oracle.bounded_values import Value
+from ddpcheck.seeded_values import Array
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Diagnosis, Finding
 
@@ -86,26 +88,34 @@ def compare(moment: ExpectedOperation, job: Job, trace: Trace, *, bits: bool = T
         return
     time = when(job, moment.position)
     for name, value in moment.numbers.items():
-        all_got = trace.values(moment.position, name)
-        for rank, got in enumerate(all_got):
-            bound = np.zeros(()) if value.error is None else value.error[rank]
-            what = f"{name} of {moment.operation.kind} ({time})"
-            known = partial(evidence_of_number, moment, value.exact, rank, all_got, job)
-            try:
-                assertions.within(np.float64(got), value.exact[rank], bound, what, rank, known)
-            except Finding as finding:
-                raise finding.about(name) from None
+        _compare_numbers(moment, name, value, trace.values(moment.position, name), job, time)
     for what, entries in moment.arrays.items():
         compare_arrays(trace.values(moment.position, what), entries, what, time, bits=bits)
     for rank in moment.promised:
-        outputs = moment.outputs[rank]
-        got = trace.values(moment.position, "outputs")[rank]
-        error = np.zeros(()) if outputs.error is None else outputs.error
-        sure = sure_after(programs.WRONG_PREDICTION_VALUES(), job, moment.position)
-        # slightly wrong statistics give nearly right predictions, in all bits
-        statistics = job.model is not None and "batch_norm" in job.model.features()
-        what, evidence = f"prediction ({time})", Evidence(otherwise=sure, precision=not statistics)
-        assertions.within(got, outputs.exact, error, what, rank, evidence)
+        _compare_prediction(moment, rank, trace.values(moment.position, "outputs")[rank], job, time)
+
+
+def _compare_numbers(
+    moment: ExpectedOperation, name: str, value: Value, of_ranks: list[float], job: Job, time: str
+) -> None:
+    what = f"{name} of {moment.operation.kind} ({time})"
+    for rank, got in enumerate(of_ranks):
+        bound = np.zeros(()) if value.error is None else value.error[rank]
+        evidence = partial(evidence_of_number, moment, value.exact, rank, of_ranks, job)
+        try:
+            assertions.within(np.float64(got), value.exact[rank], bound, what, rank, evidence)
+        except Finding as finding:
+            raise finding.about(name) from None
+
+
+def _compare_prediction(moment: ExpectedOperation, rank: int, got: Array, job: Job, time: str) -> None:
+    outputs = moment.outputs[rank]
+    error = np.zeros(()) if outputs.error is None else outputs.error
+    sure = sure_after(programs.WRONG_PREDICTION_VALUES(), job, moment.position)
+    # slightly wrong statistics give nearly right predictions, in all bits
+    statistics = job.model is not None and "batch_norm" in job.model.features()
+    evidence = Evidence(otherwise=sure, precision=not statistics)
+    assertions.within(got, outputs.exact, error, f"prediction ({time})", rank, evidence)
 
 
 def compare_arrays(
@@ -142,22 +152,7 @@ def _compare_one(got: Any, entry: ExpectedArray, what: str, text: str, rank: int
     """explained: search for a cause, which takes minutes for hundreds of arrays."""
     presence = entry.presence[rank]
     if got is None or presence == "none":
-        if got is None and presence == "there":
-            missing = MissingGradient(entry, evidence_of(entry, 0).parts)
-            raise Finding(
-                Diagnosis(
-                    f"{text} on rank {rank}: got none, but should be an array",
-                    first_cause(OF_A_MISSING_GRADIENT, missing),
-                )
-            )
-        if got is not None:
-            zero = "zero" if not np.any(got) else f"an array (first element {np.ravel(got)[0]!r})"
-            raise Finding(
-                Diagnosis(
-                    f"{text} on rank {rank}: got {zero}, but should be none: no rank used it since zero_grad, or it is frozen",
-                    (programs.ZERO_FOR_NONE(),),
-                )
-            )
+        _compare_presence(got, entry, f"{text} on rank {rank}", missing=presence == "there")
         return
     exact = entry.value.exact[rank]
 
@@ -176,6 +171,17 @@ def _compare_one(got: Any, entry: ExpectedArray, what: str, text: str, rank: int
     if isinstance(got, np.ndarray) and got.dtype != entry.dtype:
         raise Finding(Diagnosis(f"{text} on rank {rank}: got dtype {got.dtype}, but should be {entry.dtype}"))
     assertions.within(got, exact, entry.value.error[rank], text, rank, evidence)
+
+
+def _compare_presence(got: Any, entry: ExpectedArray, text: str, *, missing: bool) -> None:
+    """A gradient that is none, or should be. missing: it is none, and should be an array."""
+    if missing:
+        causes = first_cause(OF_A_MISSING_GRADIENT, MissingGradient(entry, evidence_of(entry, 0).parts))
+        raise Finding(Diagnosis(f"{text}: got none, but should be an array", causes))
+    if got is not None:
+        zero = "zero" if not np.any(got) else f"an array (first element {np.ravel(got)[0]!r})"
+        headline = f"{text}: got {zero}, but should be none: no rank used it since zero_grad, or it is frozen"
+        raise Finding(Diagnosis(headline, (programs.ZERO_FOR_NONE(),)))
 
 
 def when(job: Job, position: int) -> str:
