@@ -45,7 +45,7 @@ def ends_with_the_last(run: Run) -> None:
         )
 
 
-def holds_the_best_number(run: Run) -> None:
+def holds_the_only_finite_epoch(run: Run) -> None:
     """In a run that diverges, the best weights are those of the first epoch, the only one with a finite loss."""
     losses = run.losses[0]
     if not math.isfinite(losses[0]) or any(map(math.isfinite, losses[1:])):
