@@ -56,16 +56,21 @@ def as_one_process(capabilities: Capabilities, until: float = math.inf, toleranc
             try:
                 compare(moment, job, trace, bits=(capabilities.world.determinism >= Determinism.BETWEEN_RANKS))
             except Finding as finding:
-                position, told = moment.position, finding.diagnosis
-                of = WrongInJob(job, position, told.subject[0], told.causes, capabilities.replica.reduction_dtype)
-                placed = finding.blaming(causes_in_job(of)).at(position)
-                if not _is_misreported(placed):
-                    raise placed from None
-                misreported = misreported or placed
+                found = placed(finding, job, moment.position, capabilities)
+                if not _is_misreported(found):
+                    raise found from None
+                misreported = misreported or found
         if misreported is not None:
             raise misreported
 
     return judge
+
+
+def placed(finding: Finding, job: Job, position: int, capabilities: Capabilities) -> Finding:
+    """The finding at this operation, with the causes that the operations before it suggest."""
+    told = finding.diagnosis
+    of = WrongInJob(job, position, told.subject[0], told.causes, capabilities.replica.reduction_dtype)
+    return finding.blaming(causes_in_job(of)).at(position)
 
 
 def _is_misreported(finding: Finding) -> bool:
