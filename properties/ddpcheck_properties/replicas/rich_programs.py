@@ -22,7 +22,7 @@ from ..explicit_examples import fitting
 from ..strategies import LOSSES, OPTIMIZERS, SEEDS
 from .comparison import as_one_process
 from .program_grammar import Word, training_program
-from .programs import BRANCHES_TAKEN, Known, telling
+from .programs import BRANCHES_TAKEN, WrittenPrograms, telling
 from .shown_values import by_shown_values
 from .side_effects import arguments_stay, nothing_was_changed
 
@@ -47,7 +47,7 @@ def check_long_programs_on_rich_models_match_one_process(session: Session) -> No
     In these rounds, ranks save, resume, predict, freeze layers, accumulate micro-batches and use different batch sizes.
     """
     world, promised = session.world_size, session.capabilities
-    known = Known()
+    written = WrittenPrograms()
 
     def program(seed: int) -> Job:
         choices = Random(seed)
@@ -55,7 +55,7 @@ def check_long_programs_on_rich_models_match_one_process(session: Session) -> No
         words: tuple[Word, ...] = rich_words(choices)
         if "batch_norm" in model.features():  # a clip may add 1e-6 to the norm, which bounds allow and NEAR does not
             words = tuple(word for word in words if word != "clip")
-        return known.job(partial(_program, world, promised, model, seed), words, looking=seed % 3 == 0)
+        return written.job(partial(_program, world, promised, model, seed), words, looking=seed % 3 == 0)
 
     examples = all_or_every_second(session, fitting(session, map(program, ALWAYS)))
     drawn = SEEDS.map(program) if examples else st.nothing()
@@ -65,8 +65,8 @@ def check_long_programs_on_rich_models_match_one_process(session: Session) -> No
         drawn,
         judge,
         examples=examples,
-        shorter=known.shorter,
-        clearer=known.clearer,
+        shorter=written.shorter,
+        clearer=written.clearer,
         share=0.25,
         further=by_shown_values(session),
     )
