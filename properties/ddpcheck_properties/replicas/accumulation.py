@@ -43,7 +43,7 @@ def check_gradients_inside_no_sync_are_local(session: Session) -> None:
     world, promised = session.world_size, session.capabilities
     jobs = [explicit_examples.accumulation(world, (2, 2, 2), look=True)]
     if promised.replica.uneven_batches == "equal_weight":
-        jobs += [running_dry(world), running_dry(world, all_at_last=True)]
+        jobs += [with_empty_batches(world), with_empty_batches(world, all_at_last=True)]
     try:
         for_all(session, windows(world, promised, look=True), as_one_process(promised), examples=fitting(session, jobs))
     except Finding as finding:
@@ -91,7 +91,7 @@ def check_accumulated_steps_match_one_process(session: Session) -> None:
 def check_synchronisation_resumes_after_no_sync(session: Session) -> None:
     """A backward after no_sync is synchronised, even if the gradients accumulated inside no_sync were discarded."""
     world, promised = session.world_size, session.capabilities
-    for_all(session, thrown_away(world, promised), as_one_process(promised), share=0.5)
+    for_all(session, discarded_windows(world, promised), as_one_process(promised), share=0.5)
 
 
 @law("accumulation", needs.replica, needs.replica.no_sync)
@@ -148,9 +148,8 @@ def check_two_forwards_then_one_backward_sums_gradients(session: Session) -> Non
 
 
 def _causes_of_two_forwards(job: Job, trace: Trace, finding: Finding) -> Given:
-    raised = any(rank.outcome == "raised" for rank in trace.ranks)
-    of = TwoForwards(finding.diagnosis.subject[0], raised, finding.diagnosis.causes)
-    return first_cause(OF_TWO_FORWARDS, of)
+    told = finding.diagnosis
+    return first_cause(OF_TWO_FORWARDS, TwoForwards(told.subject[0], bool(trace.raised), told.causes))
 
 
 def two_forwards(world_size: int, *layers: Layer) -> Job:
@@ -174,7 +173,7 @@ def interrupted(world_size: int, ranks: tuple[int, ...], *, again: bool, nested:
     return training_job(world_size, mlp((2, 3, 2)), operations)
 
 
-def running_dry(world_size: int, *, all_at_last: bool = False) -> Job:
+def with_empty_batches(world_size: int, *, all_at_last: bool = False) -> Job:
     """A window whose second micro-batch has no samples on the last rank; or whose last one has none on any rank."""
     last = [0 if all_at_last else 2] * world_size
     sizes = [2] * world_size, [2] * (world_size - 1) + [0], last
@@ -206,7 +205,7 @@ def windows(
 
 
 @st.composite
-def thrown_away(draw: DrawFn, world_size: int, capabilities: Capabilities) -> Job:
+def discarded_windows(draw: DrawFn, world_size: int, capabilities: Capabilities) -> Job:
     """Backwards inside no_sync, a zero_grad, and a synchronised backward."""
     operations: list[Operation] = [
         Backward(shards([2] * world_size, 2 * world_size * number), sync=False)
