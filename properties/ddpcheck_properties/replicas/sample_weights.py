@@ -46,14 +46,14 @@ def _weigh(session: Session) -> None:
     world, promised = session.world_size, session.capabilities
     jobs = [
         weighted_steps(world),
-        light(world),
+        small_weights(world),
         masked(world),
         accumulated(world, no_sync=promised.has(ReplicaMethod.NO_SYNC)),
     ]
     if promised.has(ReplicaMethod.NO_SYNC):
         jobs.append(masked_windows(world, each=promised.replica.sample_weights == "equal_ranks"))
     if promised.replica.uneven_batches == "equal_weight":
-        jobs.append(of_other_sizes(world))
+        jobs.append(weights_of_uneven_batches(world))
     like_one_process = as_one_process(promised)
 
     def judge(job: Job, trace: Trace) -> None:
@@ -70,13 +70,13 @@ def weighted_steps(world_size: int) -> Job:
     return _trained(world_size, model, rounds, OptimizerSpec(lr=0.125, momentum=0.5))
 
 
-def light(world_size: int) -> Job:
+def small_weights(world_size: int) -> Job:
     """Weights that sum to less than 1 over all ranks, which a floor of the divisor changes."""
     weights = tuple(tuple(weight / (8 * world_size) for weight in ranks) for ranks in _growing(world_size, 0))
     return _trained(world_size, mlp((2, 3, 2), activation="tanh"), [weights], OptimizerSpec(lr=0.125))
 
 
-def of_other_sizes(world_size: int) -> Job:
+def weights_of_uneven_batches(world_size: int) -> Job:
     """Rank 0 has three samples and the others one: sums of weights are not proportional to sample counts."""
     weights = (0.5, 0.25, 0.25), *((1.5 + rank,) for rank in range(1, world_size))
     return _trained(world_size, mlp((2, 3, 2), activation="tanh"), [weights], OptimizerSpec(lr=0.125))

@@ -59,11 +59,11 @@ def check_nonfinite_step_is_skipped_on_all_ranks(session: Session) -> None:
     jobs += [in_a_branch(world)] * (session.capabilities.replica.unused_parameters == "synchronised")
     for_each(session, fitting(session, jobs), _skipped(session.capabilities))
     forms = (False, True) if session.capabilities.has(ReplicaMethod.ZEROES_GRADIENTS) else (False,)
-    jobs = [thrown_away(world, to_zeros=to_zeros) for to_zeros in forms]
+    jobs = [cleared_nan(world, to_zeros=to_zeros) for to_zeros in forms]
     cause = causes.SKIPPED_THOUGH_CLEARED()
     for_each(session, fitting(session, jobs), because(as_one_process(session.capabilities), cause))
     if world == 2:  # more ranks show nothing new
-        for_each(session, fitting(session, [huge()]), _not_skipped(session.capabilities))
+        for_each(session, fitting(session, [huge_gradients()]), _not_skipped(session.capabilities))
 
 
 def overflow(
@@ -92,7 +92,7 @@ def averaged(world_size: int) -> Job:
     return poisoned(made, 2 * world_size, "nan")
 
 
-def thrown_away(world_size: int, *, to_zeros: bool) -> Job:
+def cleared_nan(world_size: int, *, to_zeros: bool) -> Job:
     """Four steps, none to be skipped: a form of zero_grad clears the NaN before the second."""
     job = overflow(world_size, OptimizerSpec(lr=0.05, momentum=0.9), ())
     _, second, *_ = (position for position, each in enumerate(job.operations) if isinstance(each, ZeroGrad))
@@ -111,7 +111,7 @@ def of_one_sign(world_size: int, poison: Poison) -> Job:
     )
 
 
-def huge() -> Job:
+def huge_gradients() -> Job:
     """Two ranks, and one step. Losses, and each element of the gradient, fit float32; the gradient's sum does not."""
     scale, limit = 2.0**124, 16.0  # limit: 2^128, the end of float32, in units of the scale
     model = ModelSpec((Embedding("embedding", 3, 128),), loss="linear", loss_scale=scale)
