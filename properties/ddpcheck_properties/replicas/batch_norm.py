@@ -18,7 +18,7 @@ import numpy as np
 from ddpcheck import assertions
 from ddpcheck.causes.cause import Given
 from ddpcheck.checks import law
-from ddpcheck.contract import Capabilities, Determinism, needs
+from ddpcheck.contract import Capabilities, needs
 from ddpcheck.hypotheses.choose_causes import first_cause
 from ddpcheck.hypotheses.evidence import evidence_of
 from ddpcheck.hypotheses.ordered_hypotheses.replicas import (
@@ -161,7 +161,7 @@ def _same_statistics(promised: Capabilities) -> Judge:
         alone = _expected(job, promised.but(batch_norm="local"), bounds=False)
         for moment, local in zip(_expected(job, promised, bounds=True), alone, strict=True):
             try:
-                compare(moment, job, trace, bits=(promised.world.determinism >= Determinism.BETWEEN_RANKS))
+                compare(moment, job, trace, bits=promised.world.equal_bits_on_ranks)
             except Finding as finding:
                 mean, told = next(iter(local.arrays["buffers"])), finding.diagnosis
                 own, right = (each.arrays["buffers"][mean].value.exact for each in (local, moment))

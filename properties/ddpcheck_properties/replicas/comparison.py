@@ -12,7 +12,7 @@ import numpy as np
 
 from ddpcheck import assertions
 from ddpcheck.causes import programs
-from ddpcheck.contract import Capabilities, Determinism
+from ddpcheck.contract import Capabilities
 from ddpcheck.counted_nouns import counted, ranks_named
 from ddpcheck.hypotheses.arrays import Evidence
 from ddpcheck.hypotheses.causes_of_observations import causes_in_job, causes_of_arrays
@@ -54,7 +54,7 @@ def as_one_process(capabilities: Capabilities, until: float = math.inf, toleranc
                 break
             moment = known if tolerance is None else known.tolerating(tolerance)
             try:
-                compare(moment, job, trace, bits=(capabilities.world.determinism >= Determinism.BETWEEN_RANKS))
+                compare(moment, job, trace, bits=capabilities.world.equal_bits_on_ranks)
             except Finding as finding:
                 found = placed(finding, job, moment.position, capabilities)
                 if not _is_misreported(found):

@@ -9,7 +9,6 @@ import numpy as np
 
 from ddpcheck import assertions
 from ddpcheck.causes import training
-from ddpcheck.contract import Determinism
 from ddpcheck.hypotheses.causes_of_training import causes_of_best
 from ddpcheck.hypotheses.training.final_parameters import Causes
 from ddpcheck.oracle.training_runs import Run
@@ -24,9 +23,7 @@ def holds_the_best(run: Run) -> None:
     entries = run.moments[best][-1].arrays["parameters"]
     with explained(lambda: causes_of_best(run, best) or _wrong_until(run, best) or parameters_wrong_too(run)):
         time = f"of the best weights: epoch {best} has the lowest loss"
-        compare_arrays(
-            run.best, entries, "parameters", time, bits=(run.promised.world.determinism >= Determinism.BETWEEN_RANKS)
-        )
+        compare_arrays(run.best, entries, "parameters", time, bits=run.promised.world.equal_bits_on_ranks)
 
 
 def ends_with_the_last(run: Run) -> None:
