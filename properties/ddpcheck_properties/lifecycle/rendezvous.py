@@ -35,7 +35,7 @@ from ddpcheck.verdict import Diagnosis, Finding
 
 from .. import explicit_examples
 from ..collectives.comparison import results_hold
-from ..drawing import Judge, for_each
+from ..drawing import Judge, finding_on, for_each
 from ..explicit_examples import fitting
 from ..replicas.comparison import as_one_process
 from ..strategies_collectives import dtypes, exact_tensor, reductions
@@ -183,9 +183,8 @@ def _holds_after_quiet_start(session: Session, job: Job, judge: Judge) -> None:
     """The Finding of the Job after an undisturbed start, if one of its runs fails."""
     quiet = replace(job, start=Start(tuple(range(session.world_size))))
     for again in (quiet, *[job] * (_QUIET_RUNS - 1)):
-        try:
-            judge(again, session.run(again))
-        except Finding as other:
+        other = finding_on(session, again, judge)
+        if other is not None:
             other.job = again
             raise other from None
 
