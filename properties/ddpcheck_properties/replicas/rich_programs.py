@@ -26,7 +26,7 @@ from .comparison import as_one_process
 from .program_grammar import Word, training_program
 from .programs import BRANCHES_TAKEN, WrittenPrograms, telling
 from .shown_values import by_shown_values
-from .side_effects import arguments_stay, nothing_was_changed
+from .unchanged_arrays import arguments_unchanged, states_and_batches_unchanged
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session
@@ -81,8 +81,8 @@ def _judge(promised: Capabilities) -> Judge:
     def judge(job: Job, trace: Trace) -> None:
         assert job.model is not None
         (near if "batch_norm" in job.model.features() else bounded)(job, trace)
-        nothing_was_changed(job, trace)
-        arguments_stay(promised, job, trace)
+        states_and_batches_unchanged(job, trace)
+        arguments_unchanged(promised, job, trace)
 
     return judge
 

@@ -14,7 +14,7 @@ from ..drawing import for_each
 from ..explicit_examples import fitting
 from ..strategies import GRADIENTS, PARAMETERS, shards, training_job
 from .comparison import as_one_process
-from .side_effects import nothing_was_changed
+from .unchanged_arrays import states_and_batches_unchanged
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session
@@ -46,7 +46,7 @@ def _weigh(session: Session) -> None:
     world, promised = session.world_size, session.capabilities
     jobs = [
         weighted_steps(world),
-        small_weights(world),
+        light(world),
         masked(world),
         accumulated(world, no_sync=promised.has(ReplicaMethod.NO_SYNC)),
     ]
@@ -58,7 +58,7 @@ def _weigh(session: Session) -> None:
 
     def judge(job: Job, trace: Trace) -> None:
         like_one_process(job, trace)
-        nothing_was_changed(job, trace)
+        states_and_batches_unchanged(job, trace)
 
     for_each(session, fitting(session, jobs), judge)
 
@@ -70,7 +70,7 @@ def weighted_steps(world_size: int) -> Job:
     return _trained(world_size, model, rounds, OptimizerSpec(lr=0.125, momentum=0.5))
 
 
-def small_weights(world_size: int) -> Job:
+def light(world_size: int) -> Job:
     """Weights that sum to less than 1 over all ranks, which a floor of the divisor changes."""
     weights = tuple(tuple(weight / (8 * world_size) for weight in ranks) for ranks in _growing(world_size, 0))
     return _trained(world_size, mlp((2, 3, 2), activation="tanh"), [weights], OptimizerSpec(lr=0.125))
