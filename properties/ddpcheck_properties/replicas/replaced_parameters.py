@@ -48,8 +48,9 @@ def check_parameters_with_replaced_memory_are_trained(session: Session) -> None:
 
 def _explain(job: Job, trace: Trace, finding: Finding) -> Given:
     assert job.model is not None
-    replaced = "replaced_parameters" in job.model.features()
-    return (causes.REPLACED_PARAMETERS_HELD(), finding.diagnosis.causes) if trace.completed and replaced else None
+    if not trace.completed or "replaced_parameters" not in job.model.features():
+        return None
+    return causes.REPLACED_PARAMETERS_HELD(), finding.diagnosis.causes
 
 
 def _trained(world: int, optimizer: OptimizerSpec, resumes: bool, replaced: bool) -> Job:
