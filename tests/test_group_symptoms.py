@@ -175,7 +175,7 @@ def test_a_message_that_is_read_in_part_explains_errors_and_hangs() -> None:
 
 def test_a_cause_of_clipping_does_not_explain_a_run_without_it() -> None:
     clipped, plain = (run_job(2, TYPICAL, 6, Train(max_norm=norm)) for norm in (0.25, None))
-    not_clipped = failed("parameters", "trainer", training.RUN_NOT_CLIPPED(), job=clipped)
+    not_clipped = failed("parameters", "trainer", training.steps.RUN_NOT_CLIPPED(), job=clipped)
     for job, groups in ((plain, 2), (clipped, 1), (None, 1)):
         assert len(group_failures([not_clipped, failed("loss", "trainer", job=job)])) == groups
 
@@ -280,20 +280,20 @@ def test_other_layout_of_a_rank_is_one_cause_whether_it_shows_as_parameters_or_n
     ("cause", "symptom"),
     [
         (gradients.TERM_MISSING(term="weight penalty", where="loss"), programs.WRONG_FORWARD_VALUES().but("likely")),
-        (training.BEST_NOT_COPIED(epoch=0), training.BEST_FORGOTTEN_ON_RESUME()),
+        (training.best_weights.BEST_NOT_COPIED(epoch=0), training.best_weights.BEST_FORGOTTEN_ON_RESUME()),
         (randomness.COMMON_TAKEN_BY_RANK(rank=0, count=1), randomness.COMMON_FROM_OWN()),
         (updates.NOT_LOADED(rank=1), gradients.LOSS_OF_UNLOADED(values="values")),
-        (training.LAST_STEP_NOT_SAVED(ranks="all ranks"), updates.NOT_UPDATED()),
+        (training.resumes.LAST_STEP_NOT_SAVED(ranks="all ranks"), updates.NOT_UPDATED()),
         (updates.CLIPPED_BY_OWN_NORM(), updates.NOT_CLIPPED()),
         (updates.EPSILON_HAT(), updates.BIAS_CORRECTION_MISSING()),
         (updates.STATISTICS_FROM_RANK(rank=1), programs.WRONG_PREDICTION_VALUES().but("possible")),
         (updates.MOMENTUM_IN_FLOAT16(), values.LAST_BITS_WRONG(count=1, size=4, ulp=2)),
         (values.LOSS_SCALE_KEPT(factor=1024.0), updates.EPS_FIXED()),
         (replicas.BROADCAST_IN_FORWARD(), replicas.OWN_INITIAL_VALUE(rank=1)),
-        (training.RUN_IN_FLOAT16(), training.FROZEN_LAYER_TRAINED()),
-        (training.SCHEDULE_PER_EPOCH(), training.SCHEDULE_IGNORED()),
-        (training.GRADIENTS_DOUBLED(), training.STEP_TWICE_AS_LONG()),
-        (training.GRADIENTS_ZERO(), training.ENDS_WITH_EPOCH(epoch=0)),
+        (training.steps.RUN_IN_FLOAT16(), training.steps.FROZEN_LAYER_TRAINED()),
+        (training.schedules.SCHEDULE_PER_EPOCH(), training.schedules.SCHEDULE_IGNORED()),
+        (training.steps.GRADIENTS_DOUBLED(), training.steps.STEP_TWICE_AS_LONG()),
+        (training.steps.GRADIENTS_ZERO(), training.steps.ENDS_WITH_EPOCH(epoch=0)),
         (values.TAIL_WRONG(first=3, byte=24), values.PART_NOT_REDUCED()),
         (values.FIXED_POINT(step=0.5), values.ROUNDED_AS(rounded="Values", dtype="float16", given="float32")),
         (collectives.WORKS_IN_ARGUMENT(), collectives.ARGUMENT_MUST_BE_WRITABLE()),
@@ -307,8 +307,8 @@ def test_other_layout_of_a_rank_is_one_cause_whether_it_shows_as_parameters_or_n
         (updates.NORM_IS_LARGEST(), updates.CLIPPED_BY_LARGEST()),
         (collectives.BARRIER_DOES_NOT_BLOCK(), lifecycle.ERROR_SWALLOWED(operation="barrier")),
         (replicas.OWN_INITIAL_VALUE(rank=1), replicas.BUFFERS_APART_IN_NO_SYNC(buffers=("b",))),
-        (training.MICRO_BATCHES_COUNTED_ON(), training.RATE_READ_LATE()),
-        (training.TERMS_PER_RANK(), training.TERMS_PER_MICRO_BATCH()),
+        (training.steps.MICRO_BATCHES_COUNTED_ON(), training.schedules.RATE_READ_LATE()),
+        (training.steps.TERMS_PER_RANK(), training.steps.TERMS_PER_MICRO_BATCH()),
         (samplers.RANK_STAYS_IN_EPOCH(ranks=(1,)), samplers.LOADED_POSITION_IN_NEXT_EPOCH()),
         (metrics.METRIC_DIVIDED_TWICE(world_size=2), metrics.METRICS_MIXED_UP()),
         (scores.MEAN_OF_RANK_SCORES(), scores.NAN_OF_ONE_CLASS()),

@@ -38,7 +38,7 @@ def ends_with_the_last(run: Run) -> None:
             bool(moved) or best == last,
             f"parameters after the training run on rank {rank}: got those of epoch {best}, which has the lowest loss, to the "
             f"bit, but should be those of the last, epoch {last}",
-            (training.ENDS_WITH_EPOCH(epoch=best), training.BEST_INSTEAD_OF_LAST()),
+            (training.steps.ENDS_WITH_EPOCH(epoch=best), training.best_weights.BEST_INSTEAD_OF_LAST()),
         )
 
 
@@ -48,7 +48,7 @@ def holds_the_only_finite_epoch(run: Run) -> None:
     if not math.isfinite(losses[0]) or any(map(math.isfinite, losses[1:])):
         return
     first = replace(run, indices=run.indices[:1]).moments[0][-1].arrays["parameters"]
-    with explained(lambda: (training.NAN_COUNTS_AS_LOWEST(),)):
+    with explained(lambda: (training.best_weights.NAN_COUNTS_AS_LOWEST(),)):
         compare_arrays(
             run.best, first, "parameters", f"of the best weights, where the losses are {losses},", bits=False
         )

@@ -216,7 +216,7 @@ def _resumed_run(promised: Capabilities, job: Job, trace: Trace) -> tuple[Run, i
 def _ends_as_one_process(run: Run) -> None:
     whole, cut = (plan_of(run.job, position) for position in (WHOLE, RESUMED - 1))
     if whole.schedule == "linear" and cut.epochs < whole.epochs:  # the shorter run had other rates
-        with explained(lambda: (training.SCHEDULE_OF_SHORTER_RUN(),)):
+        with explained(lambda: (training.schedules.SCHEDULE_OF_SHORTER_RUN(),)):
             rates_follow(run)
         return
     ends_where_one_process_ends(run)
@@ -270,5 +270,5 @@ def _each_file_has_one_writer(job: Job, trace: Trace) -> None:
             len(ranks) == 1,
             f"the file {name} of the checkpoint was opened for writing by {ranks_named(ranks)}, but should "
             "be by one rank only",
-            training.EVERY_RANK_SAVES(),
+            training.resumes.EVERY_RANK_SAVES(),
         )

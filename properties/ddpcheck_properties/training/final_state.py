@@ -55,7 +55,7 @@ def parameters_wrong_too(run: Run) -> Causes:
     try:
         ends_where_one_process_ends(run)
     except Finding as finding:
-        return (*finding.diagnosis.causes, training.PARAMETERS_WRONG_TOO())
+        return (*finding.diagnosis.causes, training.steps.PARAMETERS_WRONG_TOO())
     return ()
 
 
@@ -64,5 +64,5 @@ def _wrong_rates(run: Run) -> Causes:
     try:
         rates_follow(run)
     except Finding as finding:
-        return (*finding.diagnosis.causes, training.RATES_WRONG_TOO())
+        return (*finding.diagnosis.causes, training.schedules.RATES_WRONG_TOO())
     return ()

@@ -224,7 +224,7 @@ def uses_every_sample(promised: Capabilities) -> Judge:
             assertions.that(
                 not changed,
                 f"a training run changed {', '.join(changed)} of its task on rank {rank}, but should leave its arguments alone",
-                training.ARGUMENTS_CHANGED_BY_RUN(),
+                training.samples.ARGUMENTS_CHANGED_BY_RUN(),
             )
         epochs = list(zip(*trace.values(0, "indices"), strict=True))
         for number, ranks in enumerate(epochs):
@@ -242,12 +242,12 @@ def _all_used(job: Job, promised: Capabilities, number: int, used: Array) -> Non
     assertions.that(
         len(left) <= (count % job.world_size if remainder == "drop" else 0),
         f"epoch {number}: got {len(left)} of {count} samples that no rank used, the first {left[:3]}, but should be none",
-        training.SHARDS_OVERLAP_OR_TAIL_LOST(),
+        training.samples.SHARDS_OVERLAP_OR_TAIL_LOST(),
     )
     assertions.that(
         len(used) <= count + (job.world_size - 1 if remainder == "pad" else 0),
         f"epoch {number}: the ranks together used {len(used)} samples, but should use {count}",
-        training.RUN_NOT_SHARDED(),
+        training.samples.RUN_NOT_SHARDED(),
     )
 
 
