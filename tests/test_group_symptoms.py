@@ -10,6 +10,7 @@ from failed_verdicts import about, failed, headlines
 from ddpcheck.causes import (
     KINDS,
     Cause,
+    auxiliary_terms,
     collectives,
     gradients,
     lifecycle,
@@ -279,7 +280,10 @@ def test_other_layout_of_a_rank_is_one_cause_whether_it_shows_as_parameters_or_n
 @pytest.mark.parametrize(
     ("cause", "symptom"),
     [
-        (gradients.TERM_MISSING(term="weight penalty", where="loss"), programs.WRONG_FORWARD_VALUES().but("likely")),
+        (
+            auxiliary_terms.TERM_MISSING(term="weight penalty", where="loss"),
+            programs.WRONG_FORWARD_VALUES().but("likely"),
+        ),
         (training.best_weights.BEST_NOT_COPIED(epoch=0), training.best_weights.BEST_FORGOTTEN_ON_RESUME()),
         (randomness.COMMON_TAKEN_BY_RANK(rank=0, count=1), randomness.COMMON_FROM_OWN()),
         (updates.NOT_LOADED(rank=1), gradients.LOSS_OF_UNLOADED(values="values")),

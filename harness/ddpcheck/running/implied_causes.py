@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from ..causes import (
     Cause,
     Kind,
+    auxiliary_terms,
     collectives,
     gradients,
     lifecycle,
@@ -190,7 +191,7 @@ IMPLIES: dict[str, frozenset[str]] = {
         gradients.DIVIDED_BY_MICRO_BATCHES,  # in windows of as many as ranks
         *_FACTOR,
     ),
-    gradients.TERM_MISSING.id: _ids(programs.WRONG_FORWARD_VALUES),  # a loss that lacks several terms
+    auxiliary_terms.TERM_MISSING.id: _ids(programs.WRONG_FORWARD_VALUES),  # a loss that lacks several terms
     programs.EVALUATION_MOVES_STATISTICS.id: _ids(programs.WRONG_PREDICTION_VALUES),
     updates.NOT_LOADED.id: _ids(programs.STATE_INCOMPLETE, gradients.LOSS_OF_UNLOADED),
     training.resumes.LAST_STEP_NOT_SAVED.id: _ids(updates.NOT_UPDATED),  # where the run ends with the step that is lost

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ddpcheck import assertions
-from ddpcheck.causes import Kind, gradients, values
+from ddpcheck.causes import Kind, auxiliary_terms, gradients, sample_weights, values
 from ddpcheck.contract import Capabilities
 from ddpcheck.job import Backward, Clip, Job, Join, Observe, Operation, Predict, Resume, Save, Step, ZeroGrad
 from ddpcheck.operations.replica import of_two_replicas
@@ -46,7 +46,10 @@ _DECIDED: Mapping[type, tuple[str, ...]] = {
 }
 """The kinds of values that an operation decides, or leaves as they are. Other changes have checks of their own."""
 _OF_GRADIENTS = frozenset(
-    each.id for module in (gradients, values) for each in vars(module).values() if isinstance(each, Kind)
+    each.id
+    for module in (auxiliary_terms, gradients, sample_weights, values)
+    for each in vars(module).values()
+    if isinstance(each, Kind)
 )
 
 
