@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from ddpcheck.causes import Cause
 from ddpcheck.job import Job
+from ddpcheck.running.failure_groups import group_failures
 from ddpcheck.verdict import Diagnosis, Status, Verdict
 
 
@@ -17,6 +19,11 @@ def failed(
     return Verdict(
         adapter, at, check, family, status, diagnosis=Diagnosis(headline, causes, operation=operation), job=job
     )
+
+
+def headlines(verdicts: Iterable[Verdict]) -> list[str]:
+    """The causes of the groups of these failures, the first group first."""
+    return [group.text for group in group_failures(verdicts)]
 
 
 def about(verdict: Verdict, name: str) -> Verdict:

@@ -23,7 +23,7 @@ from ddpcheck_implementations.faulty import base
 from ddpcheck_implementations.faulty.replicas import unusual_terms
 from ddpcheck_implementations.numpy_network import Network
 from ddpcheck_properties.replicas import auxiliary_terms
-from ddpcheck_properties.replicas.gradients import local_then_synchronised, reduction_is_tight
+from ddpcheck_properties.replicas.reduction_comparison import local_then_synchronised, reduction_is_tight
 from ddpcheck_properties.strategies import shards, training_job
 
 LOSSES = ["linear", "squared_error", "cross_entropy"]

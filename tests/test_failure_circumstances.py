@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from failed_verdicts import failed
+from failed_verdicts import failed, headlines
 
 from ddpcheck.causes import Cause, gradients, programs, ranks, values
 from ddpcheck.job import Backward, DataSpec, Job, Observe, Operation, Save, ZeroGrad
 from ddpcheck.models.spec import Embedding, Linear, ModelSpec, mlp
-from ddpcheck.running.failure_groups import group_failures
 from ddpcheck.running.job_circumstances import circumstances_of, common_circumstances
 
 ALL = ((0, 1), (2, 3))
@@ -69,19 +68,19 @@ def test_circumstances_that_all_jobs_have_are_common() -> None:
 @pytest.mark.parametrize(("made", "alone"), [(PLAIN, True), (WINDOW, False), (None, False)])
 def test_guess_without_the_circumstances_of_a_cause_is_not_its_symptom(made: Job | None, alone: bool) -> None:
     guess = failed("local", "replica_sync", GUESS, job=made)
-    told = [group.text for group in group_failures([*IN_WINDOWS, guess])]
+    told = headlines([*IN_WINDOWS, guess])
     assert told == [NONFINITE.headline, *[GUESS.headline] * alone]
 
 
 def test_failure_without_any_cause_is_a_symptom_in_all_circumstances() -> None:
-    told = [group.text for group in group_failures([*IN_WINDOWS, failed("large", "replica_sync", job=PLAIN)])]
+    told = headlines([*IN_WINDOWS, failed("large", "replica_sync", job=PLAIN)])
     assert told == [NONFINITE.headline]
 
 
 def test_guess_about_a_model_without_the_layer_of_a_cause_is_not_its_symptom() -> None:
     padded = [failed(f"exact {number}", "gradients", PADDING, job=EMBEDDED) for number in range(2)]
     guess = failed("many", "buckets", OTHER.but("possible"), job=PLAIN)
-    assert [group.text for group in group_failures([*padded, guess])] == [PADDING.headline, OTHER.headline]
+    assert headlines([*padded, guess]) == [PADDING.headline, OTHER.headline]
 
 
 @pytest.mark.parametrize("slight", [ERROR, values.LAST_BITS_WRONG(count=1, size=4, ulp=2)], ids=["error", "bits"])
@@ -90,14 +89,14 @@ def test_error_or_small_difference_in_one_check_is_a_symptom_in_the_circumstance
     made: Job | None, alone: bool, slight: Cause
 ) -> None:
     one = failed("mean", "gradients", slight, job=made)
-    told = [group.text for group in group_failures([*IN_WINDOWS, one])]
+    told = headlines([*IN_WINDOWS, one])
     assert sorted(told) == sorted([NONFINITE.headline, *[slight.headline] * alone])
     more = [one, failed("steps", "gradients", slight, job=made)]
-    assert slight.headline in {group.text for group in group_failures([*IN_WINDOWS, *more])}
+    assert slight.headline in headlines([*IN_WINDOWS, *more])
 
 
 def test_rare_description_of_a_value_comes_before_a_rare_error() -> None:
     rare = failed("unused", "buckets", values.NOT_REDUCED(), job=WINDOW), failed("unfrozen", "ranks", ERROR, job=PLAIN)
     many = [failed(f"window {number}", "accumulation", PADDING, job=WINDOW) for number in range(7)]
-    told = [group.text for group in group_failures([*many, *rare])]
+    told = headlines([*many, *rare])
     assert told == [PADDING.headline, values.NOT_REDUCED().headline, ERROR.headline]

@@ -29,7 +29,7 @@ def ended(folder: Path, code: str, limits: Limits = LIMITS) -> CommandResult:
 
 def test_a_command_that_ends_by_itself(tmp_path: Path) -> None:
     found = ended(tmp_path, "print('done'); raise SystemExit(3)")
-    assert (found.status, found.in_time, found.left) == (3, True, 0)
+    assert (found.status, found.in_time, found.left_behind) == (3, True, 0)
     assert (tmp_path / "log.txt").read_text() == "done\n"
 
 
@@ -60,7 +60,7 @@ def test_no_process_remains_even_in_another_session(tmp_path: Path) -> None:
         "os.read(ready, 1)\n"
     )
     found = ended(tmp_path, code)
-    assert (found.status, found.in_time, found.left) == (0, True, 1)
+    assert (found.status, found.in_time, found.left_behind) == (0, True, 1)
 
 
 WRONG = Diagnosis("got 2, but should be 1", (ranks.LEFT_COLLECTIVE_EARLY(ranks=(1,)),), "the division")

@@ -11,7 +11,7 @@ from ddpcheck import Session
 from ddpcheck.causes import Kind, gradients, programs, updates, values
 from ddpcheck.verdict import Finding
 from ddpcheck_properties.replicas.batch_norm_steps import check_steps_with_batch_norm_follow_the_optimizer
-from ddpcheck_properties.replicas.replica_sync import check_resumed_training_matches_one_process
+from ddpcheck_properties.replicas.saved_states import check_resumed_training_matches_one_process
 from ddpcheck_properties.replicas.trajectories import check_clipping_uses_the_global_gradient_norm
 
 

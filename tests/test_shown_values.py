@@ -37,7 +37,7 @@ def finding_of(check: str, session: Any) -> Finding:
 @pytest.mark.parametrize("replica", RIGHT, ids=lambda replica: replica.__name__)
 def test_right_replicas_go_on_from_all_that_they_show(replica: Any) -> None:
     session = ThreadedSession(partial(facets, replica), 2, PROMISED)
-    for words in programs.KNOWN:
+    for words in programs.REGRESSIONS:
         job = shown_values.looking_everywhere(training_program(2, PROMISED, words), PROMISED)
         assert job is not None
         assert list(shown_values.wrong_operations(job, session.run(job), PROMISED)) == []

@@ -73,7 +73,7 @@ def test_frozen_layer_is_trained_if_more_than_last_bits_change(changed: float, t
     right = Run.told(job, session.run(job), PROMISED)
     parameters = [{**own, "fc0.weight": own["fc0.weight"] * (1 + changed)} for own in right.parameters]
     found = frozen_layer_trained(OtherEnd(replace(right, parameters=parameters)))
-    assert training.FROZEN_LAYER_TRAINED.explains(found) == told
+    assert training.steps.FROZEN_LAYER_TRAINED.explains(found) == told
 
 
 def test_learning_rates_that_are_rounded_are_told() -> None:
@@ -89,10 +89,10 @@ def test_learning_rates_that_are_rounded_are_told() -> None:
         return causes_of_end(replace(right, parameters=parameters, rates=[rates] * WORLD))
 
     rounded = schedule.astype(np.float32).tolist()
-    known = (training.RATE_ROUNDED(dtype="float32", given="float64"),)
+    known = (training.schedules.RATE_ROUNDED(dtype="float32", given="float64"),)
     assert told(rounded) == told(rounded[-2:]) == known  # a resumed run reports only the rates of its own epochs
-    assert not training.RATE_ROUNDED.explains(told(schedule.tolist()))
-    assert not training.RATE_ROUNDED.explains(told((schedule / 2).tolist()))
+    assert not training.schedules.RATE_ROUNDED.explains(told(schedule.tolist()))
+    assert not training.schedules.RATE_ROUNDED.explains(told((schedule / 2).tolist()))
 
 
 @pytest.mark.parametrize("own", [False, True])

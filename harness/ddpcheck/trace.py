@@ -134,6 +134,11 @@ class Trace:
         return all(rank.outcome == "done" for rank in self.ranks)
 
     @property
+    def raised(self) -> tuple[int, ...]:
+        """The ranks that raised an exception."""
+        return tuple(rank.rank for rank in self.ranks if rank.outcome == "raised")
+
+    @property
     def first_failure(self) -> RankTrace | None:
         """The rank that failed first; a hung one only if no rank raised or died."""
         failed = [rank for rank in self.ranks if rank.outcome not in ("done", "hung")]

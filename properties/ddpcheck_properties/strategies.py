@@ -224,3 +224,9 @@ def sgd(*, exact: bool = False) -> SearchStrategy[OptimizerSpec]:
 def adam() -> SearchStrategy[OptimizerSpec]:
     """Adam with an eps that makes bounds useful, and dyadic betas, whose bias corrections are exact in every dtype."""
     return choice(OPTIMIZERS["adam"])
+
+
+def optimizers(capabilities: Capabilities) -> SearchStrategy[OptimizerSpec]:
+    """SGD and Adam, as promised."""
+    strategies = {"sgd": sgd(), "adam": adam()}
+    return st.one_of([made for name, made in strategies.items() if name in capabilities.replica.optimizers])

@@ -1,7 +1,8 @@
-"""Causes as values, and the catalogue that renders them: one module for each family, `cause.py` for their classes."""
+"""Causes as values, and the catalogue that renders them: a module or package for each family, `cause.py` for the classes."""
 
 from . import (
     audit,
+    auxiliary_terms,
     batch_norm,
     collectives,
     gradients,
@@ -15,6 +16,7 @@ from . import (
     ranks,
     rendezvous,
     replicas,
+    sample_weights,
     samplers,
     scores,
     traffic,
@@ -33,6 +35,7 @@ __all__ = [
     "Parameter",
     "as_listed",
     "audit",
+    "auxiliary_terms",
     "batch_norm",
     "collectives",
     "gradients",
@@ -46,6 +49,7 @@ __all__ = [
     "ranks",
     "rendezvous",
     "replicas",
+    "sample_weights",
     "samplers",
     "scores",
     "traffic",

@@ -79,28 +79,23 @@ def command(
     """
     out = console()
     with usage_errors():
-        worth = read_weights(weights) if weights is not None else {}
+        points = read_weights(weights) if weights is not None else {}
         files = sorted(path for path in folder.glob("*.py") if path.resolve() != template.resolve())
         if not files:
             raise ValueError(f"{folder} holds no submission; submissions are Python files, NAME.py")
-    words = (
-        "--world-size",
-        world_sizes,
-        "--profile",
-        profile,
-        *(part for name in patterns for part in ("--check", name)),
-    )
+    checks = (part for name in patterns for part in ("--check", name))
+    options = ("--world-size", world_sizes, "--profile", profile, *checks)
     limits = Limits(seconds, memory << 20, output << 20)
     submissions: list[Submission] = []
     ended: ExitStatus | None = None
     try:
         for file in files:
-            submissions.append(check_submission(file, template, words, limits))
+            submissions.append(check_submission(file, template, options, limits))
             last = submissions[-1]
             out.print(escape(f"{last.name}: {last.seconds:.1f} s{f', {last.note}' * bool(last.note)}"), soft_wrap=True)
     except KeyboardInterrupt as interrupt:
         ended = status_of(interrupt)  # the submissions so far are graded, shown and saved
-    found = grades(submissions, worth, hints)
+    found = grades(submissions, points, hints)
     asked = RequestedFiles()
     if found:
         out.print(_table(found))
@@ -119,11 +114,9 @@ def command(
 
 def _table(found: Sequence[Grade]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    families = list(found[0].points)
-    for name in ("submission", "points", *families, "seconds", "note", "hint"):
-        table.add_column(
-            escape(name), overflow="fold", justify="left" if name in ("submission", "note", "hint") else "right"
-        )
+    for name in _columns(found):
+        left = name in ("submission", "note", "hint")
+        table.add_column(escape(name), overflow="fold", justify="left" if left else "right")
     for grade in found:
         numbers = (grade.total, *grade.points.values())
         cells = [grade.name, *(f"{number:.1f}" for number in numbers), f"{grade.seconds:.0f}", grade.note, grade.hint]
@@ -131,11 +124,15 @@ def _table(found: Sequence[Grade]) -> Table:
     return table
 
 
+def _columns(found: Sequence[Grade]) -> tuple[str, ...]:
+    return "submission", "points", *found[0].points, "seconds", "note", "hint"
+
+
 def as_csv(found: Sequence[Grade]) -> str:
     """The table as CSV. A cell that a spreadsheet would read as a formula gets a leading apostrophe."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["submission", "points", *found[0].points, "seconds", "note", "hint"])
+    writer.writerow(_columns(found))
     for grade in found:
         numbers = [f"{number:.3f}" for number in (grade.total, *grade.points.values())]
         writer.writerow([_inert(grade.name), *numbers, f"{grade.seconds:.1f}", _inert(grade.note), _inert(grade.hint)])

@@ -116,6 +116,11 @@ class WorldPromises(Promises):
         frozenset(), "Rules for the start of worlds.", RendezvousRule
     )
 
+    @property
+    def equal_bits_on_ranks(self) -> bool:
+        """Whether an all_reduce gives all ranks the same bits."""
+        return self.determinism >= Determinism.BETWEEN_RANKS
+
 
 @dataclass(frozen=True)
 class CollectivePromises(Promises):

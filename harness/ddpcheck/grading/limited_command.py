@@ -16,13 +16,14 @@ from ..launchers.orphaned_processes import clock_ticks, kill_leftover_processes
 
 _MARK = "DDPCHECK_GRADED"
 """The variable that marks the processes of a submission, in any session or group."""
-_LIMITED = (
+_RUN_WITH_LIMITS = (
     "import os, resource, sys; memory, output = int(sys.argv[1]), int(sys.argv[2]); "
     "resource.setrlimit(resource.RLIMIT_AS, (memory, memory)); "
     "resource.setrlimit(resource.RLIMIT_FSIZE, (output, output)); "
     "resource.setrlimit(resource.RLIMIT_CORE, (0, 0)); "
     "os.execv(sys.argv[3], sys.argv[3:])"
 )
+"""A program: limits of memory and of file sizes in bytes, then the command that replaces it."""
 _GRACE = 10.0
 """Seconds to write the results so far, after SIGTERM."""
 
@@ -38,25 +39,25 @@ class Limits:
 
 @dataclass(frozen=True)
 class CommandResult:
-    """status: as in a shell. in_time: False if the command was ended. left: the number of processes that it left
-    behind.
+    """status: as in a shell. in_time: False if the command was ended. seconds: of wall time. left_behind: the number of
+    processes.
     """
 
     status: int
     in_time: bool
     seconds: float
-    left: int
+    left_behind: int
 
 
 def run_limited(command: Sequence[str], folder: Path, log: Path, limits: Limits) -> CommandResult:
     """Run a command in a folder, with its output in a log file. Afterwards none of its processes is left."""
     mark, since = secrets.token_hex(16), clock_ticks()
     environment = {**os.environ, _MARK: mark}
-    words = [sys.executable, "-I", "-c", _LIMITED, str(limits.memory), str(limits.output), *command]
+    limited = [sys.executable, "-I", "-c", _RUN_WITH_LIMITS, str(limits.memory), str(limits.output), *command]
     began = time.monotonic()
     with log.open("wb") as output:
         started = subprocess.Popen(
-            words,
+            limited,
             cwd=folder,
             env=environment,
             stdin=subprocess.DEVNULL,
@@ -65,15 +66,15 @@ def run_limited(command: Sequence[str], folder: Path, log: Path, limits: Limits)
             start_new_session=True,
         )
         try:
-            in_time = _waited(started, limits.seconds)
+            in_time = _ends_in_time(started, limits.seconds)
         finally:
-            left = kill_leftover_processes(since, f"{_MARK}={mark}")
+            left_behind = kill_leftover_processes(since, f"{_MARK}={mark}")
             started.wait()
     status = started.returncode
-    return CommandResult(128 - status if status < 0 else status, in_time, time.monotonic() - began, left)
+    return CommandResult(128 - status if status < 0 else status, in_time, time.monotonic() - began, left_behind)
 
 
-def _waited(started: subprocess.Popen[bytes], seconds: float) -> bool:
+def _ends_in_time(started: subprocess.Popen[bytes], seconds: float) -> bool:
     """Whether the command ended in time; otherwise it gets SIGTERM and some seconds to end."""
     try:
         started.wait(seconds)

@@ -62,21 +62,22 @@ def grades(submissions: Sequence[Submission], weights: Mapping[str, float], hint
 
     A check counts once. It counts as passed if it passed at every world size at which it judged any submission.
     """
-    asked: dict[str, dict[str, set[int]]] = {}
+    judged: dict[str, dict[str, set[int]]] = {}  # world sizes by check, by family
     for submission in submissions:
         for verdict in submission.verdicts:
             if verdict.status != "skipped" and verdict.family not in _NO_POINTS:
-                asked.setdefault(verdict.family, {}).setdefault(verdict.check, set()).add(verdict.world_size)
-    worth = weights or dict.fromkeys(asked, 1.0)
+                judged.setdefault(verdict.family, {}).setdefault(verdict.check, set()).add(verdict.world_size)
+    weights = weights or dict.fromkeys(judged, 1.0)
     found = []
     for submission in submissions:
         passed = {(v.check, v.world_size) for v in submission.verdicts if v.status == "passed"}
-        points = {family: weight * _share(asked.get(family, {}), passed) for family, weight in worth.items()}
+        points = {family: weight * _share(judged.get(family, {}), passed) for family, weight in weights.items()}
         found.append(Grade(submission.name, points, submission.seconds, submission.note, _hint(submission, hints)))
     return found
 
 
 def _share(checks: Mapping[str, set[int]], passed: set[tuple[str, int]]) -> float:
+    """The share of `checks` that are passed at all their world sizes."""
     held = sum(all((check, size) in passed for size in sizes) for check, sizes in checks.items())
     return held / len(checks) if checks else 0.0
 

@@ -30,7 +30,7 @@ def death_unnoticed_in_group(of: Unaware) -> Cause | None:
 
 
 def noticed_by_others(of: Unaware) -> Cause | None:
-    noticed = _raised(of.trace) if of.rank.outcome == "hung" else ()
+    noticed = of.trace.raised if of.rank.outcome == "hung" else ()
     return causes.ERROR_NOT_PASSED_ON(ranks=noticed) if noticed else None
 
 
@@ -53,7 +53,7 @@ def wrong_on_several_hosts(uneven: bool) -> Cause:
 
 def error_not_passed_on(trace: Trace) -> Cause | None:
     """trace: of ranks that made different calls, of which some raised no error."""
-    raised = _raised(trace)
+    raised = trace.raised
     return causes.ERROR_NOT_PASSED_ON(ranks=raised) if raised else None
 
 
@@ -99,7 +99,3 @@ def output_not_passed_on(trial: Trial) -> Cause | None:
 
 def last_words_lost(trial: Trial) -> Cause:
     return causes.LAST_WORDS_LOST()
-
-
-def _raised(trace: Trace) -> tuple[int, ...]:
-    return tuple(rank.rank for rank in trace.ranks if rank.outcome == "raised")

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from ..causes import (
     Cause,
     Kind,
+    auxiliary_terms,
     collectives,
     gradients,
     lifecycle,
@@ -200,22 +201,22 @@ IMPLIES: dict[str, frozenset[str]] = {
         gradients.DIVIDED_BY_MICRO_BATCHES,  # in windows of as many as ranks
         *_FACTOR,
     ),
-    gradients.TERM_MISSING.id: _ids(programs.WRONG_FORWARD_VALUES),  # a loss that lacks several terms
+    auxiliary_terms.TERM_MISSING.id: _ids(programs.WRONG_FORWARD_VALUES),  # a loss that lacks several terms
     programs.EVALUATION_MOVES_STATISTICS.id: _ids(programs.WRONG_PREDICTION_VALUES),
     updates.NOT_LOADED.id: _ids(programs.STATE_INCOMPLETE, gradients.LOSS_OF_UNLOADED),
-    training.LAST_STEP_NOT_SAVED.id: _ids(updates.NOT_UPDATED),  # where the run ends with the step that is lost
-    training.RUN_IN_FLOAT16.id: _ids(training.FROZEN_LAYER_TRAINED),  # it is rounded, too
+    training.resumes.LAST_STEP_NOT_SAVED.id: _ids(updates.NOT_UPDATED),  # where the run ends with the step that is lost
+    training.steps.RUN_IN_FLOAT16.id: _ids(training.steps.FROZEN_LAYER_TRAINED),  # it is rounded, too
     # the same without momentum and weight decay
-    training.GRADIENTS_DOUBLED.id: _ids(training.STEP_TWICE_AS_LONG),
-    training.GRADIENTS_ZERO.id: _ids(training.ENDS_WITH_EPOCH, training.PARAMETERS_NOT_STEPPED),
-    training.SCHEDULE_PER_EPOCH.id: _ids(training.SCHEDULE_IGNORED),  # the same in a first epoch
-    training.MICRO_BATCHES_COUNTED_ON.id: _ids(training.RATE_READ_LATE),
+    training.steps.GRADIENTS_DOUBLED.id: _ids(training.steps.STEP_TWICE_AS_LONG),
+    training.steps.GRADIENTS_ZERO.id: _ids(training.steps.ENDS_WITH_EPOCH, training.steps.PARAMETERS_NOT_STEPPED),
+    training.schedules.SCHEDULE_PER_EPOCH.id: _ids(training.schedules.SCHEDULE_IGNORED),  # the same in a first epoch
+    training.steps.MICRO_BATCHES_COUNTED_ON.id: _ids(training.schedules.RATE_READ_LATE),
     samplers.RANK_STAYS_IN_EPOCH.id: _ids(samplers.LOADED_POSITION_IN_NEXT_EPOCH),
     metrics.METRIC_DIVIDED_TWICE.id: _ids(metrics.METRICS_MIXED_UP),  # beside NaN
     scores.MEAN_OF_RANK_SCORES.id: _ids(scores.NAN_OF_ONE_CLASS),  # a rank's own score is NaN
     # in windows of as many micro-batches as ranks
-    training.TERMS_PER_RANK.id: _ids(training.TERMS_PER_MICRO_BATCH),
-    training.BEST_NOT_COPIED.id: _ids(training.BEST_FORGOTTEN_ON_RESUME),
+    training.steps.TERMS_PER_RANK.id: _ids(training.steps.TERMS_PER_MICRO_BATCH),
+    training.best_weights.BEST_NOT_COPIED.id: _ids(training.best_weights.BEST_FORGOTTEN_ON_RESUME),
     randomness.COMMON_TAKEN_BY_RANK.id: _ids(randomness.COMMON_FROM_OWN),  # the rank is ahead in later calls
     gradients.DIVIDED_BY_MICRO_BATCHES.id: _ids(values.DIVIDED_TOO_OFTEN, *_FACTOR),
     gradients.NOT_RESET.id: _ids(

@@ -218,7 +218,7 @@ def _bits(text: Text, op: AllReduce, position: int) -> None:
     *_, remark = _reduced(op.tensor, op.reduction, "", len(op.group or range(text.job.world_size)))
     if not remark or op.group is not None:
         return
-    if (text.capabilities.world.determinism >= Determinism.BETWEEN_RANKS) and text.job.world_size > 1:
+    if text.capabilities.world.equal_bits_on_ranks and text.job.world_size > 1:
         text.add('expect_same_bits_on_all_ranks("all_reduce", got)')
     twins = [other for other, made in enumerate(text.job.operations) if made == op]
     if len(twins) > 1 and (text.capabilities.world.determinism >= Determinism.BETWEEN_CALLS):

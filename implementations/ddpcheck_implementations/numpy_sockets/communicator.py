@@ -96,10 +96,7 @@ class Communicator:
         header = members.header("all_reduce_in_place", array, op)
         algorithms = members.algorithms
         if algorithms is not None:
-            divisor = members.size if op == "mean" else 1
-            self._order.run(
-                algorithms.all_reduce_in_place, header, array.reshape(-1), wire_format.REDUCTIONS[op], divisor
-            )
+            self._order.run(algorithms.all_reduce_in_place, header, array.reshape(-1), *members.reduction(op))
 
     def empty(self, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
         """Return an array with undefined elements, in memory that the other ranks of this host can map."""
@@ -145,10 +142,7 @@ class Communicator:
         if algorithms is None:
             return np.array(array, order="C")
         result = self.empty((rows, *array.shape[1:]), array.dtype)
-        divisor = members.size if op == "mean" else 1
-        self._order.run(
-            algorithms.reduce_scatter, header, array.ravel(), result.reshape(-1), wire_format.REDUCTIONS[op], divisor
-        )
+        self._order.run(algorithms.reduce_scatter, header, array.ravel(), result.reshape(-1), *members.reduction(op))
         return result
 
     def barrier(self, *, group: Sequence[int] | None = None) -> None:
@@ -198,8 +192,7 @@ class Communicator:
         if members.algorithms is None:
             return np.array(array, order="C")
         result = self.empty(array.shape, array.dtype)
-        divisor = members.size if op == "mean" else 1
-        members.algorithms.all_reduce(header, array.ravel(), result.reshape(-1), wire_format.REDUCTIONS[op], divisor)
+        members.algorithms.all_reduce(header, array.ravel(), result.reshape(-1), *members.reduction(op))
         return result
 
     def _group(self, group: Sequence[int] | None) -> Group:

@@ -58,6 +58,10 @@ class Group:
         self._code = wire_format.group_code(self.ranks)
         self.begun = 0
 
+    def reduction(self, op: str) -> tuple[np.ufunc, int]:
+        """Return the function of a reduction, and the divisor of its result, which is 1 unless `op` is "mean"."""
+        return wire_format.REDUCTIONS[op], self.size if op == "mean" else 1
+
     def header(self, operation: str, array: Array, detail: int | str = 0) -> bytes:
         """Return the header of this group's next operation, and count it."""
         packed = wire_format.pack(operation, array, detail, self._code, self.begun)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import socket
 import time
+from collections.abc import Mapping
 from itertools import cycle
 from typing import Literal
 
@@ -54,13 +56,7 @@ def start(
     if transport == "unix" and connections:
         connections = reconnect_over_unix(rank, connections, deadline)
     traffic, detector = Traffic(), DeadlockDetector(rank)
-    oversubscribed = not enough_processors(context.local_world_size)
-    peers = {
-        other: Peer(connection, rank, other, timeout, traffic, detector, oversubscribed=oversubscribed)
-        for other, connection in sorted(connections.items())
-    }
-    for peer in peers.values():
-        peer.other_peers = [other for other in peers.values() if other is not peer]
+    peers = _peers(context, connections, timeout, traffic, detector)
     try:
         if peers:
             connect_detectors(detector, here[0], peers, addresses)
@@ -76,6 +72,23 @@ def start(
             peer.close()
         detector.close()
         raise
+
+
+def _peers(
+    context: RankContext,
+    connections: Mapping[int, socket.socket],
+    timeout: float,
+    traffic: Traffic,
+    detector: DeadlockDetector,
+) -> dict[int, Peer]:
+    oversubscribed = not enough_processors(context.local_world_size)
+    peers = {
+        other: Peer(connection, context.rank, other, timeout, traffic, detector, oversubscribed=oversubscribed)
+        for other, connection in sorted(connections.items())
+    }
+    for peer in peers.values():
+        peer.other_peers = [other for other in peers.values() if other is not peer]
+    return peers
 
 
 def _emulated_host(rank: int, sizes: str) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ddpcheck.causes.cause import Given
 from ddpcheck.checks import law
 from ddpcheck.contract import CallForm, needs
 from ddpcheck.hypotheses.collectives.circumstances import FailedJob, argument_must_be_writable
@@ -21,6 +22,7 @@ from ddpcheck.trace import Trace
 from ddpcheck.verdict import Finding
 
 from ..drawing import for_each
+from ..judges import with_causes
 from ..strategies_collectives import exact_tensor
 from .call_forms import large_rows, usual
 from .comparison import results_hold
@@ -48,13 +50,10 @@ def check_collectives_accept_read_only_arguments(session: Session) -> None:
     if promised.has(CallForm.ASYNCHRONOUS):
         tensor = exact_tensor((5,), dtype, reduction, world, 7, "read_only")
         made += [AllReduce(tensor, reduction, wait=False), Wait(len(made))]
-    for_each(session, [Job(world, tuple(made))], _though_read_only)
+    for_each(session, [Job(world, tuple(made))], with_causes(results_hold, _explain))
 
 
-def _though_read_only(job: Job, trace: Trace) -> None:
-    """A judge: results_hold, with the read-only argument as the cause of an error about writing."""
-    try:
-        results_hold(job, trace)
-    except Finding as finding:
-        of = FailedJob(job, trace, finding.diagnosis.causes)
-        raise finding.blaming(argument_must_be_writable(of), of.sure) from None
+def _explain(job: Job, trace: Trace, finding: Finding) -> Given:
+    """The read-only argument causes an error about writing."""
+    of = FailedJob(job, trace, finding.diagnosis.causes)
+    return argument_must_be_writable(of), of.sure

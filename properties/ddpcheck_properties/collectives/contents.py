@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ddpcheck.causes.cause import Given
 from ddpcheck.checks import law
 from ddpcheck.contract import CallForm, needs
 from ddpcheck.hypotheses.collectives.circumstances import FailedJob, path_by_content, shortened_by_content
@@ -15,6 +16,7 @@ from ddpcheck.trace import Trace
 from ddpcheck.verdict import Finding
 
 from ..drawing import for_each, has_time_for_long_jobs
+from ..judges import with_causes
 from ..strategies_collectives import Reduction, dtypes, exact_tensor, fitting_reductions
 from .comparison import results_hold
 
@@ -58,7 +60,7 @@ def check_collectives_are_correct_for_compressible_arrays(session: Session) -> N
         )
         drawn += [_job(session, [make(PAST_64_KIB, UNLIKE)]) for make in chosen]
         drawn += [_job(session, [make(PAST_64_KI, UNLIKE)]) for make in chosen if holding == "sparse"]
-    for_each(session, drawn, _whatever_they_hold)
+    for_each(session, drawn, with_causes(results_hold, _explain))
 
 
 def _job(session: Session, operations: list[Operation]) -> Job:
@@ -104,10 +106,7 @@ def _ways(session: Session, holding: Kind) -> list[Make]:
     return [make for name, make in ways.items() if name in has and (world > 1 or name != "send_recv")]
 
 
-def _whatever_they_hold(job: Job, trace: Trace) -> None:
-    """A judge: results_hold; explains a rank that hangs or fails by another code path than the others'."""
-    try:
-        results_hold(job, trace)
-    except Finding as finding:
-        of = FailedJob(job, trace, finding.diagnosis.causes)
-        raise finding.blaming(path_by_content(of), of.sure, shortened_by_content(of)) from None
+def _explain(job: Job, trace: Trace, finding: Finding) -> Given:
+    """A rank that hangs or fails may take another code path than the others."""
+    of = FailedJob(job, trace, finding.diagnosis.causes)
+    return path_by_content(of), of.sure, shortened_by_content(of)

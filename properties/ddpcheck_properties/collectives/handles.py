@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ddpcheck.causes import collectives as causes
+from ddpcheck.causes.cause import Given
 from ddpcheck.checks import law
 from ddpcheck.contract import CallForm, needs
 from ddpcheck.hypotheses.collectives.circumstances import FailedJob, handle_forgotten
@@ -13,7 +14,8 @@ from ddpcheck.job import AllReduce, Job, Operation, Sleep, Wait
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Diagnosis, Finding
 
-from ..drawing import Judge, for_each, runs_all_jobs
+from ..drawing import for_each, runs_all_jobs
+from ..judges import with_causes
 from ..strategies_collectives import exact_tensor
 from .call_forms import CALLS, usual
 from .comparison import results_hold
@@ -113,7 +115,7 @@ def check_oldest_handle_keeps_its_result(session: Session) -> None:
         judge(job, trace)
         took.append(max(record.left or 0.0 for record in trace.ranks[0].records) - trace.ranks[0].records[0].entered)
 
-    judge = _saying_so(results_hold)
+    judge = with_causes(results_hold, _explain)
     for_each(session, [_one_late(session, _FEW)], timed)
     if not runs_all_jobs(session):
         return
@@ -135,14 +137,7 @@ def _begun(session: Session, seed: int, size: int) -> AllReduce:
     return AllReduce(exact_tensor((size,), dtype, reduction, world, seed), reduction, wait=False)
 
 
-def _saying_so(judge: Judge) -> Judge:
-    """The judge, whose findings on the last operation also give the number of handles in between."""
-
-    def told(job: Job, trace: Trace) -> None:
-        try:
-            judge(job, trace)
-        except Finding as finding:
-            of = FailedJob(job, trace, finding.diagnosis.causes, finding.diagnosis.operation)
-            raise finding.blaming(handle_forgotten(of), of.sure) from None
-
-    return told
+def _explain(job: Job, trace: Trace, finding: Finding) -> Given:
+    """The last operation may be wrong because of the number of handles in between."""
+    of = FailedJob(job, trace, finding.diagnosis.causes, finding.diagnosis.operation)
+    return handle_forgotten(of), of.sure

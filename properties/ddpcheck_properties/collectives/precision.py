@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from ddpcheck import assertions
+from ddpcheck.causes.cause import Given
 from ddpcheck.checks import law
 from ddpcheck.contract import needs
 from ddpcheck.hypotheses.arrays import Evidence
@@ -18,6 +19,7 @@ from ddpcheck.trace import Trace
 from ddpcheck.verdict import Finding
 
 from ..drawing import for_each
+from ..judges import with_causes
 from ..strategies_collectives import dtypes
 from .call_forms import other_ways
 from .comparison import results_hold
@@ -71,7 +73,7 @@ def check_float16_intermediate_sums_do_not_overflow(session: Session) -> None:
             )
             drawn += [Job(world, (AllReduce(tensor, each),)) for tensor in (short, long)]
             drawn += other_ways(world, promised, short, each)
-    for_each(session, drawn, _in_range)
+    for_each(session, drawn, with_causes(results_hold, _causes_of_overflow))
 
 
 @law("collectives", needs.collectives.operations("all_reduce"), needs.collectives.keeps_tiny_values, needs.ranks(2))
@@ -89,19 +91,16 @@ def check_smallest_values_are_not_flushed_to_zero(session: Session) -> None:
     for_each(session, [Job(session.world_size, (one,)) for one in made], _tiny_kept)
 
 
-def _in_range(job: Job, trace: Trace) -> None:
-    """A judge: results_hold; explains an infinity or a NaN in place of a number."""
-    try:
-        results_hold(job, trace)
-    except Finding as finding:
-        if not trace.completed:
-            raise
-        of_ranks = (
-            overflowed(collective, trace.ranks[rank].values(position)["result"], want.value)
-            for position, collective, members in finished(job)
-            for rank, want in wants(collective, members).items()
-        )
-        raise finding.blaming(next(filter(None, of_ranks), finding.diagnosis.causes)) from None
+def _causes_of_overflow(job: Job, trace: Trace, _: Finding) -> Given:
+    """Of an infinity or a NaN in place of a number."""
+    if not trace.completed:
+        return None
+    of_ranks = (
+        overflowed(collective, trace.ranks[rank].values(position)["result"], want.value)
+        for position, collective, members in finished(job)
+        for rank, want in wants(collective, members).items()
+    )
+    return next(filter(None, of_ranks), None)
 
 
 def _rounded_once(job: Job, trace: Trace) -> None:

@@ -8,6 +8,7 @@ from itertools import permutations, product
 from typing import TYPE_CHECKING
 
 from ddpcheck import assertions
+from ddpcheck.causes.cause import Given
 from ddpcheck.check_levels import Level
 from ddpcheck.checks import law
 from ddpcheck.contract import CallForm, needs
@@ -28,6 +29,7 @@ from ddpcheck.trace import Trace
 from ddpcheck.verdict import Finding
 
 from ..drawing import for_all, for_each, has_time_for_long_jobs
+from ..judges import with_causes
 from ..strategies_collectives import (
     EVERY_LAYOUT,
     LAYOUTS,
@@ -227,11 +229,25 @@ def check_late_ranks_do_not_change_results(session: Session) -> None:
 
     In long profiles, the rank is 12 seconds late.
     """
+    world = session.world_size
+    pairs = _with_late_ranks(session)
+    made = [operation for _, operation in pairs]
+    row = tuple(operation for pair in pairs for operation in pair)
+    judge = with_causes(results_hold, _causes_of_lateness)
+    for_each(session, [Job(world, (*row, *made)), *_with_a_very_late_rank(session, made[:1])], judge)
+    if world == 2 and has_time_for_long_jobs(session):
+        for seconds in STRAGGLES:
+            for_each(session, [Job(world, (*made, *straggling(1, seconds), *made))], judge)
+
+
+def _with_late_ranks(session: Session) -> list[tuple[Sleep, Operation]]:
+    """Each promised operation, small and large, and the sleep of a rank before it. The ranks take turns, so each is late for
+    some operations, and each kind of operation has a first and a last rank that is.
+    """
     world, promised = session.world_size, session.capabilities
     dtype = dtypes(promised)[0]
     reduction = usual_reduction(promised, dtype)
-    late: list[Operation] = []
-    made: list[Operation] = []
+    pairs: list[tuple[Sleep, Operation]] = []
     for seed in range(world):
         shape = (world, 20_011) if seed % 2 else (world,)  # beyond 64 KiB, and small
         tensor = exact_tensor(shape, dtype, reduction, world, seed)
@@ -243,32 +259,31 @@ def check_late_ranks_do_not_change_results(session: Session) -> None:
             SendRecv(tensor, ((seed, (seed + 1) % world), ((seed + 1) % world, seed))),
             Broadcast(tensor, (5 + seed) % world),  # from the late rank
         )
-        for number, operation in enumerate(every):
-            if operation.kind in promised.collectives.operations:
-                # the ranks take turns, so each is late for some, and each kind has a first and a last rank that is
-                late.append(Sleep((number + seed) % world, LATE / 2))
-                made.append(operation)
-    if promised.has(CallForm.SUBGROUPS) and "all_reduce" in promised.collectives.operations and world > 2:
+        pairs += [(Sleep((number + seed) % world, LATE / 2), operation) for number, operation in enumerate(every)]
+    if promised.has(CallForm.SUBGROUPS) and world > 2:
         for group in ((0, world - 1), tuple(range(1, world))):
-            late.append(Sleep(group[-1], LATE / 2))
-            made.append(AllReduce(exact_tensor((3,), dtype, reduction, len(group), 7), reduction, group))
-    row = tuple(one for pair in zip(late, made, strict=True) for one in pair)
-    drawn = [Job(world, (*row, *made))]
-    if world == 2:  # only once each, because it takes long
-        drawn += [Job(world, (Sleep(1, VERY_LATE), one)) for one in made[:1]]
+            of_group = AllReduce(exact_tensor((3,), dtype, reduction, len(group), 7), reduction, group)
+            pairs.append((Sleep(group[-1], LATE / 2), of_group))
+    return [pair for pair in pairs if pair[1].kind in promised.collectives.operations]
+
+
+def _with_a_very_late_rank(session: Session, usual: list[Operation]) -> list[Job]:
+    """At most one Job at each world size, because it takes long."""
+    world, promised = session.world_size, session.capabilities
+    dtype = dtypes(promised)[0]
+    if world == 2:
+        return [Job(world, (Sleep(1, VERY_LATE), operation)) for operation in usual]
     if world == 3:  # rank 1 waits for the message of rank 0, rank 2 at the barrier
         both = (SendRecv(TensorSpec((3,), dtype, seed=9), ((0, 1),)), Barrier())
-        offered = [one for one in both if one.kind in promised.collectives.operations] or made[:1]
-        drawn.append(Job(world, (Sleep(0, VERY_LATE), *offered)))
+        offered = [each for each in both if each.kind in promised.collectives.operations] or usual
+        return [Job(world, (Sleep(0, VERY_LATE), *offered))]
     if world == 4 and promised.has(CallForm.SUBGROUPS):  # each waits for rank 0 in a group of two, one after the other
+        reduction = usual_reduction(promised, dtype)
         pair = exact_tensor((3,), dtype, reduction, 2, 8)
         apart = (AllReduce(pair, reduction, (0, 1)), Broadcast(pair, 0, (0, 2)), AllGather(pair, (0, 3)))
-        among = [one for one in apart if one.kind in promised.collectives.operations]
-        drawn += [Job(world, (Sleep(0, VERY_LATE), *among))] * bool(among)
-    for_each(session, drawn, _though_late)
-    if world == 2 and has_time_for_long_jobs(session):
-        for seconds in STRAGGLES:
-            for_each(session, [Job(world, (*made, *straggling(1, seconds), *made))], _though_late)
+        among = [each for each in apart if each.kind in promised.collectives.operations]
+        return [Job(world, (Sleep(0, VERY_LATE), *among))] * bool(among)
+    return []
 
 
 def straggling(rank: int, seconds: float) -> list[Operation]:
@@ -276,13 +291,9 @@ def straggling(rank: int, seconds: float) -> list[Operation]:
     return [Sleep(rank, NAP)] * math.ceil(seconds / NAP)
 
 
-def _though_late(job: Job, trace: Trace) -> None:
-    """A judge: results_hold; explains a result without a late rank's part by a missing wait for that rank."""
-    try:
-        results_hold(job, trace)
-    except Finding as finding:
-        of = FailedJob(job, trace, finding.diagnosis.causes, finding.diagnosis.operation)
-        raise finding.blaming(late_rank_missed(of, NAP)) from None
+def _causes_of_lateness(job: Job, trace: Trace, finding: Finding) -> Given:
+    """A result without a late rank's part shows a missing wait for that rank."""
+    return late_rank_missed(FailedJob(job, trace, finding.diagnosis.causes, finding.diagnosis.operation), NAP)
 
 
 def _large(session: Session) -> list[TensorSpec]:

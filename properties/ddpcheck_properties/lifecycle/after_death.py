@@ -40,6 +40,7 @@ from ..replicas.large_models import several_buckets
 from ..strategies import shards, training_job
 from ..strategies_collectives import dtypes, reductions
 from .failing_ranks import LARGE
+from .rank_findings import finding_about
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session
@@ -63,7 +64,7 @@ def check_later_calls_never_complete_with_a_dead_rank(session: Session) -> None:
             else:
                 operations.append(Attempt(call))
         jobs.append(Job(session.world_size, tuple(operations)))
-    for_each(session, jobs, _nothing_came_out)
+    for_each(session, jobs, no_call_completes)
 
 
 @law("failures", needs.replica, needs.world.detects_dead_peer, needs.ranks(2, most=2))
@@ -85,15 +86,14 @@ def check_backward_never_completes_with_a_dead_rank(session: Session) -> None:
         # the third backward: an implementation that alternates between two paths uses the first one again
         training_job(world, large, [*together, *together, Kill(world - 1), alone[0]]),
     ]
-    for_each(session, fitting(session, jobs), _nothing_came_out)
+    for_each(session, fitting(session, jobs), no_call_completes)
 
 
 @law(
     "failures",
     needs.collectives.operations("all_reduce"),
     needs.world.detects_dead_peer,
-    needs.ranks(2),
-    needs.ranks(most=3),
+    needs.ranks(2, most=3),
 )
 def check_close_returns_despite_a_dead_rank(session: Session) -> None:
     """After an all-reduce failed because of a dead rank, close() returns on every other rank. It waits neither for the dead
@@ -142,28 +142,26 @@ def _needing_the_last(session: Session) -> Iterator[Operation]:
         yield AllReduce(TensorSpec((LARGE,), dtype, "powers", 1), reductions(promised)[0], wait=False)
 
 
-def _nothing_came_out(job: Job, trace: Trace) -> None:
+def no_call_completes(job: Job, trace: Trace) -> None:
+    """The judge of a Job with a Kill, after which every operation is an Attempt."""
     at = next(position for position, each in enumerate(job.operations) if isinstance(each, Kill))
     dead = job.operations[at]
     assert isinstance(dead, Kill)
     for rank in trace.ranks:
-        for record in rank.records:
-            if rank.rank == dead.rank or record.operation <= at or record.left is None or record.values["error"]:
-                continue
-            call = _attempted(job, rank, record.operation)
+        ended = [each for each in rank.records if each.operation > at and each.left is not None]
+        error = next((each for each in ended if each.values["error"]), None)
+        for record in ended if rank.rank != dead.rank else ():
+            call = None if record.values["error"] else _call_of(job, rank, record.operation)
             if call is None:
                 continue
-            told = next((each for each in rank.records if each.operation > at and each.values["error"]), None)
-            raise Finding(
-                Diagnosis(
-                    f"rank {rank.rank} came out of {call.words}, operation {record.operation}, which rank {dead.rank} never "
-                    "entered as it was gone; it should have raised an error, or still be waiting",
-                    as_causes((causes.ERROR_SWALLOWED(operation=call.kind), failure_forgotten(told is not None))),
-                    details=(f"operation {told.operation} had raised {told.values['error']}",)
-                    if told is not None
-                    else (),
-                )
+            swallowed = causes.ERROR_SWALLOWED(operation=call.kind)
+            headline = (
+                f"rank {rank.rank} completed {call.words} (operation {record.operation}) without rank {dead.rank}, which was "
+                "gone; it should have raised an error or still wait"
             )
+            details = () if error is None else (f"operation {error.operation} had raised {error.values['error']}",)
+            blamed = as_causes((swallowed, failure_forgotten(error is not None)))
+            raise Finding(Diagnosis(headline, blamed, details=details))
 
 
 class _Call(NamedTuple):
@@ -173,8 +171,8 @@ class _Call(NamedTuple):
     words: str
 
 
-def _attempted(job: Job, rank: RankTrace, position: int) -> _Call | None:
-    """The call; None if it does not need the dead rank, or is not made on this rank."""
+def _call_of(job: Job, rank: RankTrace, position: int) -> _Call | None:
+    """The attempted call; None if it does not need the dead rank, or is not made on this rank."""
     attempt = job.operations[position]
     assert isinstance(attempt, Attempt)
     operation = attempt.operation
@@ -197,13 +195,9 @@ def _closed(job: Job, trace: Trace) -> None:
     """Ignores errors of close() and the end of its process: something has failed already."""
     for rank in trace.ranks:
         if rank.outcome == "hung" and rank.last is not None and rank.last.kind == Close.kind:
-            raise Finding(
-                Diagnosis(
-                    f"rank {rank.rank} was still in close() more than {trace.deadline:g} s after its all_reduce had raised, as "
-                    f"rank {trace.ranks[-1].rank} was dead; close() should come back",
-                    (causes.CLOSE_WAITS_FOR_DEAD(),),
-                    "the stack below" if rank.stack else "",
-                    (f"stack of rank {rank.rank}:\n{rank.stack}",) if rank.stack else (),
-                ),
-                hung=True,
+            raise finding_about(
+                rank,
+                f"rank {rank.rank} was still in close() {trace.deadline:g} s after its all_reduce raised because of dead rank "
+                f"{trace.ranks[-1].rank}; close() should return",
+                causes.CLOSE_WAITS_FOR_DEAD(),
             )

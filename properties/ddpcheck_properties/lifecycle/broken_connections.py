@@ -52,8 +52,8 @@ def _no_other_gradients(job: Job, trace: Trace) -> None:
             if gradient is None or not same_bits(np.asarray(gradient), np.asarray(right[name])):
                 raise Finding(
                     Diagnosis(
-                        f"rank {rank.rank} came out of backward, operation {at}, with another gradient of {name} than before, "
-                        f"after the connections of rank {job.world_size - 1} had broken; it should have raised an error",
+                        f"rank {rank.rank} completed backward (operation {at}) with another gradient of {name} than before the "
+                        f"connections of rank {job.world_size - 1} broke; it should have raised an error",
                         (causes.ERROR_SWALLOWED(operation="backward"),),
                     )
                 )

@@ -32,7 +32,8 @@ from ddpcheck.verdict import CannotTell, Finding
 
 from ..drawing import for_each
 from ..strategies_collectives import dtypes, reductions
-from .failing_ranks import LARGE, LATE, still_there
+from .failing_ranks import LARGE, LATE
+from .rank_findings import process_still_there
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session
@@ -54,7 +55,7 @@ def check_close_returns_on_every_rank(session: Session) -> None:
     leaving = tuple(map(Leave, range(world)))
     try:
         for_each(
-            session, [Job(world, (*_one_of_each(session), Sleep(1, LATE), *last, Close(), *leaving))], _closed_and_left
+            session, [Job(world, (*_one_of_each(session), Sleep(1, LATE), *last, Close(), *leaving))], _closed_and_ended
         )
     finally:
         session.close(orderly=False)  # the ranks have been closed
@@ -66,7 +67,7 @@ def check_close_releases_process_resources(session: Session) -> None:
     train repeatedly. Memory may stay allocated for arrays in use.
     """
     try:
-        for_each(session, [Job(session.world_size, (*_one_of_each(session), Close()))], _gave_back)
+        for_each(session, [Job(session.world_size, (*_one_of_each(session), Close()))], _resources_released)
     finally:
         session.close(orderly=False)  # the ranks have been closed
 
@@ -78,7 +79,7 @@ def check_close_leaves_no_files_or_shared_memory(session: Session) -> None:
     """
     operations = (*_one_of_each(session), Close(), Left())
     try:
-        for_each(session, [Job(session.world_size, operations, start=Start(own_folder=True))], _left_nothing)
+        for_each(session, [Job(session.world_size, operations, start=Start(own_folder=True))], _nothing_left)
     finally:
         session.close(orderly=False)  # the ranks have been closed
 
@@ -97,7 +98,7 @@ def _one_of_each(session: Session) -> list[Operation]:
     return made + [each for each in (*others, SendRecv(tensor, pairs)) if each.kind in promised.collectives.operations]
 
 
-def _gave_back(job: Job, trace: Trace) -> None:
+def _resources_released(job: Job, trace: Trace) -> None:
     assertions.completed(trace)
     for rank in trace.ranks:
         before, after = (rank.values(len(job.operations) - 1)[name] for name in ("before", "held"))
@@ -105,15 +106,15 @@ def _gave_back(job: Job, trace: Trace) -> None:
             left = after[name] - number
             assertions.that(
                 left <= 0,
-                f"rank {rank.rank}: got {left} more {name} after close() than before connect(), but should have given all back",
+                f"rank {rank.rank}: got {left} more {name} after close() than before connect(), but should have released all",
                 causes.LEFT_OPEN(number=left, resource=name),
             )
 
 
-def _left_nothing(job: Job, trace: Trace) -> None:
+def _nothing_left(job: Job, trace: Trace) -> None:
     assertions.completed(trace)
     for rank in trace.ranks:
-        for what, kind in _LEFT.items():
+        for what, kind in _KINDS_LEFT.items():
             names = rank.values(len(job.operations) - 1)[what]
             if names is None:
                 raise CannotTell(
@@ -121,17 +122,17 @@ def _left_nothing(job: Job, trace: Trace) -> None:
                 )
             assertions.that(
                 not names,
-                f"rank {rank.rank}: {', '.join(names[:3])}{' and others' * (len(names) > 3)} was left when all ranks had closed, "
-                "but nothing should be that was not there before connect()",
+                f"rank {rank.rank}: got {', '.join(names[:3])}{' and others' * (len(names) > 3)} after all ranks closed, but "
+                "should find nothing that was made since connect()",
                 kind(),
             )
 
 
-_LEFT = {"files": causes.FILES_LEFT, "memory": causes.NAMED_MEMORY_LEFT}
+_KINDS_LEFT = {"files": causes.FILES_LEFT, "memory": causes.NAMED_MEMORY_LEFT}
 """The kinds of resources left behind, and their causes."""
 
 
-def _closed_and_left(job: Job, trace: Trace) -> None:
+def _closed_and_ended(job: Job, trace: Trace) -> None:
     """Ignores a process that dies after close(), because the engine is closed; Gloo's threads may abort then."""
     closing = next(at for at, op in enumerate(job.operations) if isinstance(op, Close))
     for rank in trace.ranks:
@@ -141,7 +142,7 @@ def _closed_and_left(job: Job, trace: Trace) -> None:
             )
         reached = -1 if rank.last is None else rank.last.operation
         if reached > closing and rank.outcome == "hung":
-            raise still_there(rank, "after close()")
+            raise process_still_there(rank, "after close()")
         if reached < closing or (reached == closing and rank.outcome != "died"):
             try:
                 assertions.completed(replace(trace, ranks=(rank,)))

@@ -34,6 +34,7 @@ from ddpcheck.verdict import CannotTell, Diagnosis, Finding
 
 from ..drawing import for_each
 from ..strategies_collectives import dtypes, reductions
+from .rank_findings import finding_about, place_of, process_still_there
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session
@@ -43,17 +44,17 @@ LATE = 0.05
 LARGE = 20_000
 """Elements of an array that may use another path than a small one."""
 FAILS_AT = 1
-"""Position of the failure in a Job of _with_mishap, unless an asynchronous call comes before it."""
+"""Position of the failure in a Job of _with_failure, unless an asynchronous call comes before it."""
 
 
 @law("failures", needs.collectives.operations("all_reduce"), needs.ranks(2))
 def check_collectives_never_complete_with_a_dead_rank(session: Session) -> None:
     """No rank completes a collective that a dead rank never entered: it raises an error or is still waiting."""
     last = session.world_size - 1
-    kinds = [each for each in _with_the_dead(session, last) if each[0].kind not in ("send_recv", "broadcast")]
+    kinds = [each for each in _operations_with(session, last) if each[0].kind not in ("send_recv", "broadcast")]
     # a different one at each world size, since each costs new ranks
     chosen = kinds[(session.world_size - 2) % len(kinds)]
-    for_each(session, [_with_mishap(session, Kill(last), chosen)], _nobody_went_on)
+    for_each(session, [_with_failure(session, Kill(last), chosen)], _none_completes)
 
 
 @law("failures", needs.collectives.operations("all_reduce"), needs.world.detects_dead_peer, needs.ranks(2))
@@ -64,12 +65,12 @@ def check_dead_rank_raises_on_every_other_rank(session: Session) -> None:
     world = session.world_size
     jobs = []
     for rank in range(1, world):
-        kinds = _with_the_dead(session, rank)
+        kinds = _operations_with(session, rank)
         jobs.append(
-            _with_mishap(session, Kill(rank), kinds[-(world * (world - 1) // 2 - world + 1 + rank) % len(kinds)])
+            _with_failure(session, Kill(rank), kinds[-(world * (world - 1) // 2 - world + 1 + rank) % len(kinds)])
         )
-    ways = _reductions_with_the_first(session)
-    jobs.append(_with_mishap(session, Kill(0), (Sleep(1, LATE), *ways[(world - 2) % len(ways)])))
+    reduced = _reductions_with_rank_0(session)
+    jobs.append(_with_failure(session, Kill(0), (Sleep(1, LATE), *reduced[(world - 2) % len(reduced)])))
     for_each(session, jobs, partial(_raised_everywhere, session))
 
 
@@ -78,7 +79,7 @@ def check_failed_rank_raises_on_every_other_rank(session: Session) -> None:
     """When a rank's program ends with an exception, whether or not it called close() first, its process ends and every other
     rank raises. Earlier asynchronous calls, which may have started a thread, make no difference.
     """
-    left, closed = (_with_mishap(session, each) for each in (Leave(session.world_size - 1), Leave(0, close=True)))
+    left, closed = (_with_failure(session, each) for each in (Leave(session.world_size - 1), Leave(0, close=True)))
     if session.capabilities.has(CallForm.ASYNCHRONOUS):
         first, *rest = left.operations
         assert isinstance(first, AllReduce)
@@ -86,7 +87,7 @@ def check_failed_rank_raises_on_every_other_rank(session: Session) -> None:
     for_each(session, [left, closed], partial(_raised_everywhere, session))
 
 
-def _with_the_dead(session: Session, dead: int) -> list[tuple[Operation, ...]]:
+def _operations_with(session: Session, dead: int) -> list[tuple[Operation, ...]]:
     """Operations that need the dead rank: all promised collectives, asynchronous ones, and messages to other ranks."""
     world, promised = session.world_size, session.capabilities
     tensor = TensorSpec((2 * world,), dtypes(promised)[0], "powers", 1)
@@ -100,7 +101,7 @@ def _with_the_dead(session: Session, dead: int) -> list[tuple[Operation, ...]]:
     return offered
 
 
-def _reductions_with_the_first(session: Session) -> list[tuple[Operation, ...]]:
+def _reductions_with_rank_0(session: Session) -> list[tuple[Operation, ...]]:
     """All-reduces that need rank 0: a small one, a large one, and one of a group before one of all ranks."""
     world, promised = session.world_size, session.capabilities
     dtype, reduction = dtypes(promised)[0], reductions(promised)[0]
@@ -109,16 +110,16 @@ def _reductions_with_the_first(session: Session) -> list[tuple[Operation, ...]]:
     return [(small,), *of_a_group, (large,)]
 
 
-def _with_mishap(session: Session, mishap: Operation, then: tuple[Operation, ...] = ()) -> Job:
+def _with_failure(session: Session, failure: Operation, then: tuple[Operation, ...] = ()) -> Job:
     """A collective that works, the failure, and more collectives."""
     promised = session.capabilities
     made = [
         AllReduce(TensorSpec((5,), dtypes(promised)[0], "powers", seed), reductions(promised)[0]) for seed in range(3)
     ]
-    return Job(session.world_size, (made[0], mishap, *(then or made[1:])))
+    return Job(session.world_size, (made[0], failure, *(then or made[1:])))
 
 
-def _nobody_went_on(job: Job, trace: Trace) -> None:
+def _none_completes(job: Job, trace: Trace) -> None:
     dead = _dead(job)
     for rank in trace.ranks:
         through = [record for record in rank.records if record.left is not None and _needs_the_dead(job, rank, record)]
@@ -126,8 +127,8 @@ def _nobody_went_on(job: Job, trace: Trace) -> None:
         if rank.rank != dead and len(through) > started:
             raise Finding(
                 Diagnosis(
-                    f"rank {rank.rank} came out of {_place(through[-1])}, which rank {dead} never entered as it "
-                    "was gone; it should have raised an error, or still be waiting",
+                    f"rank {rank.rank} completed {place_of(through[-1])} without rank {dead}, which was gone; it should have "
+                    "raised an error or still wait",
                     (causes.ERROR_SWALLOWED(operation=through[-1].kind),),
                     details=("the result is the array that this rank put in",) * _is_own(job, rank, through[-1]),
                 )
@@ -146,68 +147,40 @@ def _is_own(job: Job, rank: RankTrace, record: Record) -> bool:
 def _needs_the_dead(job: Job, rank: RankTrace, record: Record) -> bool:
     operation = job.operations[record.operation]
     group = getattr(operation, "group", None)
-    return (
-        record.operation > _failure(job) and not isinstance(operation, Sleep) and (group is None or rank.rank in group)
-    )
+    called = not isinstance(operation, Sleep) and (group is None or rank.rank in group)
+    return called and record.operation > _position_of_failure(job)
 
 
 def _raised_everywhere(session: Session, job: Job, trace: Trace) -> None:
-    _nobody_went_on(job, trace)
-    dead, mishap = _dead(job), job.operations[_failure(job)]
+    _none_completes(job, trace)
+    dead, failure = _dead(job), job.operations[_position_of_failure(job)]
     if session.ends_ranks_together and any(rank.outcome == "died" for rank in trace.ranks if rank.rank != dead):
         raise CannotTell("the launcher ended the other ranks before they could raise an error")
-    ended = "had died" if isinstance(mishap, Kill) else "had ended by an exception"
     if trace.ranks[dead].outcome == "hung":
-        raise still_there(trace.ranks[dead]) if isinstance(mishap, Leave) else _held_open(dead)
+        raise _not_ended(trace.ranks[dead], failure)
+    ended = "had died" if isinstance(failure, Kill) else "had ended by an exception"
     for rank in trace.ranks:
-        if rank.rank == dead or rank.outcome == "raised":
-            continue
-        hung = rank.outcome == "hung"
-        raise Finding(
-            Diagnosis(
-                f"rank {rank.rank} {'was still waiting' if hung else rank.outcome} in {_place(rank.last)} after rank {dead} "
-                f"{ended}, but should have raised an error",
-                first_cause(OF_AN_UNAWARE_RANK, Unaware(job, trace, rank, dead)),
-                "the stack below" if rank.stack else "",
-                (f"stack of rank {rank.rank}:\n{rank.stack}",) if rank.stack else (rank.error,) * bool(rank.error),
-            ),
-            hung=hung,
-        )
+        if rank.rank != dead and rank.outcome != "raised":
+            did = "was still waiting" if rank.outcome == "hung" else rank.outcome
+            raise finding_about(
+                rank,
+                f"rank {rank.rank} {did} in {place_of(rank.last)} after rank {dead} {ended}, but should have raised an error",
+                *first_cause(OF_AN_UNAWARE_RANK, Unaware(job, trace, rank, dead)),
+            )
 
 
-def still_there(rank: RankTrace, when: str = "") -> Finding:
-    return Finding(
-        Diagnosis(
-            f"rank {rank.rank}'s program ended {when or f'by an exception in {_place(rank.last)}'}, but its process is still "
-            f"there; it should have ended" + ", so that the others notice" * (not when),
-            (causes.PROCESS_KEPT_ALIVE(),),
-            "the stack below" if rank.stack else "",
-            (f"stack of rank {rank.rank}:\n{rank.stack}",) if rank.stack else (),
-        ),
-        hung=True,
-    )
+def _not_ended(rank: RankTrace, failure: Operation) -> Finding:
+    if isinstance(failure, Leave):
+        return process_still_there(rank, f"by an exception in {place_of(rank.last)}")
+    headline = f"rank {rank.rank} was killed, but its connections are still open"
+    return Finding(Diagnosis(headline, (causes.CHILD_HOLDS_CONNECTIONS(),)), hung=True)
 
 
-def _held_open(dead: int) -> Finding:
-    return Finding(
-        Diagnosis(
-            f"rank {dead} was killed, but its connections are not closed; they should be, so that the others notice",
-            (causes.CHILD_HOLDS_CONNECTIONS(),),
-        ),
-        hung=True,
-    )
-
-
-def _failure(job: Job) -> int:
-    """The position of the failure."""
+def _position_of_failure(job: Job) -> int:
     return next(place for place, each in enumerate(job.operations) if isinstance(each, (Kill, Leave)))
 
 
 def _dead(job: Job) -> int:
-    mishap = job.operations[_failure(job)]
-    assert isinstance(mishap, (Kill, Leave))
-    return mishap.rank
-
-
-def _place(last: Record | None) -> str:
-    return f"operation {last.operation} ({last.kind})" if last else "start-up"
+    failure = job.operations[_position_of_failure(job)]
+    assert isinstance(failure, (Kill, Leave))
+    return failure.rank

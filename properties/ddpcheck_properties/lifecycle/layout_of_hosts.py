@@ -20,7 +20,7 @@ from ddpcheck.verdict import Finding
 
 from .. import explicit_examples
 from ..collectives.comparison import results_hold
-from ..drawing import Judge, for_each
+from ..drawing import Judge, finding_on, for_each
 from ..explicit_examples import fitting
 from ..metrics.mean_comparison import weighted
 from ..replicas.comparison import as_one_process
@@ -45,21 +45,11 @@ def check_multi_host_variables_do_not_change_results(session: Session) -> None:
         try:
             for_each(session, [replace(job, start=told)], judge)
         except Finding as finding:
-            if _fails(session, replace(job, start=Start()), judge):
+            if finding_on(session, replace(job, start=Start()), judge) is not None:
                 raise
             alike = replace(job, start=Start(hosts=(1,) * session.world_size))
-            uneven = session.world_size > 2 and not _fails(session, alike, judge)
-            blamed = finding.blaming(wrong_on_several_hosts(uneven), finding.diagnosis.causes)
-            blamed.job = finding.job
-            raise blamed from None
-
-
-def _fails(session: Session, job: Job, judge: Judge) -> bool:
-    try:
-        judge(job, session.run(job))
-    except Finding:
-        return True
-    return False
+            uneven = session.world_size > 2 and finding_on(session, alike, judge) is None
+            raise finding.blaming(wrong_on_several_hosts(uneven), finding.diagnosis.causes) from None
 
 
 def _probes(session: Session) -> Iterator[tuple[Job, Judge]]:

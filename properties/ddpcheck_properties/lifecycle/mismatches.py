@@ -33,6 +33,7 @@ from ..collectives.all_reduce import PAST_64_KIB
 from ..collectives.names import described
 from ..drawing import for_each
 from ..strategies_collectives import Reduction, dtypes, fitting_reductions, floating, reductions, usual_reduction
+from .rank_findings import finding_about
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session
@@ -60,20 +61,12 @@ def check_mismatched_arrays_raise_on_every_rank(session: Session) -> None:
     also holds in a group and asynchronously.
     """
     world, promised = session.world_size, session.capabilities
-    reduction, offered = reductions(promised)[0], dtypes(promised)
-    first, *others = sorted(offered, key=lambda dtype: (not floating(dtype), dtype != "float32"))
+    reduction = reductions(promised)[0]
+    first, *others = _floats_first(promised)
     usual, large = TensorSpec((20 * world,), first, "powers"), TensorSpec(PAST_64_KIB, first, "powers")
     shorter = replace(usual, shape=(19 * world,))
     alike = [_of_as_many_bytes(usual, dtype) for dtype in others]
-    kinds: dict[str, Callable[[TensorSpec], Operation]] = {
-        "all_reduce": lambda tensor: AllReduce(tensor, usual_reduction(promised, tensor.dtype)),
-        "group": lambda tensor: AllReduce(tensor, reduction, (0, world - 1)),
-        "asynchronous": lambda tensor: AllReduce(tensor, reduction, wait=False),
-        "broadcast": Broadcast,
-        "all_gather": AllGather,
-        "reduce_scatter": lambda tensor: ReduceScatter(tensor, reduction),
-        "send_recv": lambda tensor: SendRecv(tensor, ((0, world - 1),)),
-    }
+    calls = _promised_calls(world, promised)
     order = [  # the first seven are those of the default profile
         ("all_reduce", alike[-1:]),
         ("send_recv", alike[:1]),
@@ -88,18 +81,13 @@ def check_mismatched_arrays_raise_on_every_rank(session: Session) -> None:
         ("all_gather", alike[:1]),
         ("all_reduce", alike[:-1]),
     ]
-    has = {
-        *promised.collectives.operations,
-        *["group"] * promised.has(CallForm.SUBGROUPS),
-        *["asynchronous"] * promised.has(CallForm.ASYNCHRONOUS),
-    }
-    pairs = [Pair(kinds[kind](usual), kinds[kind](odd)) for kind, odds in order if kind in has for odd in odds]
+    pairs = [Pair(calls[kind](usual), calls[kind](odd)) for kind, odds in order if kind in calls for odd in odds]
     odds = [
         replace(large, shape=(PAST_64_KIB[0], PAST_64_KIB[1] + 1)),
         *[replace(large, dtype=each) for each in others[:1]],
     ]
     pairs += [Pair(AllReduce(large, reduction), AllReduce(odd, reduction)) for odd in odds]
-    for_each(session, _jobs(session, _some(session, pairs)), _told_everywhere)
+    for_each(session, _jobs(session, _some(session, pairs)), _raises_everywhere)
 
 
 @law("failures", needs.collectives.operations("all_reduce"), needs.world.detects_mismatch, needs.ranks(2))
@@ -121,7 +109,7 @@ def check_mismatched_calls_raise_on_every_rank(session: Session) -> None:
         (Barrier(), usual),
     ]
     pairs = [Pair(a, b) for a, b in others if a != b and {a.kind, b.kind} <= promised.collectives.operations]
-    for_each(session, _jobs(session, _some(session, pairs)), _told_everywhere)
+    for_each(session, _jobs(session, _some(session, pairs)), _raises_everywhere)
 
 
 @law("failures", needs.collectives.operations("all_reduce"), needs.world.detects_mismatch, needs.ranks(2))
@@ -130,7 +118,7 @@ def check_asynchronous_or_group_mismatches_raise_on_every_rank(session: Session)
     size. This also holds for asynchronous calls in a group.
     """
     world, promised = session.world_size, session.capabilities
-    dtype, *others = sorted(dtypes(promised), key=lambda dtype: (not floating(dtype), dtype != "float32"))
+    dtype, *others = _floats_first(promised)
     tensor = TensorSpec((20 * world,), dtype, "powers")
     shorter = replace(tensor, shape=(19 * world,))
     alike = [_of_as_many_bytes(tensor, each) for each in others[:1]]
@@ -160,7 +148,32 @@ def check_asynchronous_or_group_mismatches_raise_on_every_rank(session: Session)
     offered = [pair for pair in pairs if _is_offered(pair, promised)]
     begin = world - 1 if world > 2 else 0
     count = len(offered) if session.effort >= MANY else max(1 + (world == 2), session.effort // 12)
-    for_each(session, _jobs(session, (offered[begin:] + offered[:begin])[:count]), _told_everywhere)
+    for_each(session, _jobs(session, (offered[begin:] + offered[:begin])[:count]), _raises_everywhere)
+
+
+def _promised_calls(world: int, promised: Capabilities) -> dict[str, Callable[[TensorSpec], Operation]]:
+    """Makers of a call on an array, by collective or form of the call."""
+    reduction = reductions(promised)[0]
+    calls: dict[str, Callable[[TensorSpec], Operation]] = {
+        "all_reduce": lambda tensor: AllReduce(tensor, usual_reduction(promised, tensor.dtype)),
+        "group": lambda tensor: AllReduce(tensor, reduction, (0, world - 1)),
+        "asynchronous": lambda tensor: AllReduce(tensor, reduction, wait=False),
+        "broadcast": Broadcast,
+        "all_gather": AllGather,
+        "reduce_scatter": lambda tensor: ReduceScatter(tensor, reduction),
+        "send_recv": lambda tensor: SendRecv(tensor, ((0, world - 1),)),
+    }
+    offered = {
+        *promised.collectives.operations,
+        *["group"] * promised.has(CallForm.SUBGROUPS),
+        *["asynchronous"] * promised.has(CallForm.ASYNCHRONOUS),
+    }
+    return {kind: make for kind, make in calls.items() if kind in offered}
+
+
+def _floats_first(promised: Capabilities) -> list[str]:
+    """The promised dtypes, float32 first, then the other floats."""
+    return sorted(dtypes(promised), key=lambda dtype: (not floating(dtype), dtype != "float32"))
 
 
 def _alike(among: Sequence[Reduction]) -> list[tuple[Reduction, Reduction]]:
@@ -221,7 +234,7 @@ def _jobs(session: Session, chosen: list[Pair]) -> list[Job]:
     return made
 
 
-def _told_everywhere(job: Job, trace: Trace) -> None:
+def _raises_everywhere(job: Job, trace: Trace) -> None:
     usual, odd = job.operations[APART], job.operations[APART + 1]
     assert isinstance(usual, OnRanks)
     assert isinstance(odd, OnRanks)
@@ -231,24 +244,16 @@ def _told_everywhere(job: Job, trace: Trace) -> None:
     for rank in trace.ranks:
         if rank.outcome == "raised":
             continue
-        hung = rank.outcome == "hung"
-        ended = {"done": "came through to the end", "hung": "hung", "died": "died"}.get(rank.outcome, "went on")
-        stack = (f"stack of rank {rank.rank}:\n{rank.stack}",) if rank.stack else (rank.error,) * bool(rank.error)
-        raise Finding(
-            Diagnosis(
-                f"rank {rank.rank} {ended} {what}; it should have raised an error",
-                first_cause(OF_UNNOTICED_MISMATCH, trace),
-                details=stack,
-            ),
-            hung=hung,
-        )
-    _in_words(usual.operation, odd.operation, trace, what)
+        ended = {"done": "completed all calls", "hung": "hung", "died": "died"}.get(rank.outcome, "continued")
+        headline = f"rank {rank.rank} {ended} {what}; it should have raised an error"
+        raise finding_about(rank, headline, *first_cause(OF_UNNOTICED_MISMATCH, trace))
+    _errors_name_both(usual.operation, odd.operation, trace, what)
 
 
-def _in_words(usual: Operation, odd: Operation, trace: Trace, what: str) -> None:
+def _errors_name_both(usual: Operation, odd: Operation, trace: Trace, what: str) -> None:
     """At least one error names both calls."""
     said = [_message_of(rank) for rank in trace.ranks]
-    for pattern, name in (*_signs(usual, odd), *_signs(odd, usual)):
+    for pattern, name in (*_distinctions(usual, odd), *_distinctions(odd, usual)):
         if not any(re.search(pattern, text) for text in said):
             raise Finding(
                 Diagnosis(
@@ -258,8 +263,8 @@ def _in_words(usual: Operation, odd: Operation, trace: Trace, what: str) -> None
             )
 
 
-def _signs(one: Operation, other: Operation) -> list[tuple[str, str]]:
-    """(pattern, name) of the signs that distinguish operations."""
+def _distinctions(one: Operation, other: Operation) -> list[tuple[str, str]]:
+    """(pattern, name) of what distinguishes the first operation from the other: its kind, dtype, size, reduction or root."""
     if one.kind != other.kind:
         name = "send" if isinstance(one, SendRecv) else one.kind
         return [(name.replace("_", "[ _-]?"), name)]

@@ -52,21 +52,19 @@ def _refused_or_shared_out(session: Session) -> Judge:
     shared_out = comparison.shared_out(session.capabilities)
 
     def judge(job: Job, trace: Trace) -> None:
-        if all(rank.outcome == "raised" for rank in trace.ranks):
-            return
-        raised = [rank.rank for rank in trace.ranks if rank.outcome == "raised"]
-        if raised:
+        others = [rank for rank in range(job.world_size) if rank not in trace.raised]
+        if not trace.raised:
+            shared_out(job, trace)
+        elif others:
             (read,) = job.operations
             assert isinstance(read, Sample)
-            went_on = [rank for rank in range(job.world_size) if rank not in raised]
             raise Finding(
                 Diagnosis(
-                    f"{comparison.named(read)}: {ranks_named(raised)} raised, but {ranks_named(went_on)} should have, too",
+                    f"{comparison.named(read)}: {ranks_named(trace.raised)} raised, but {ranks_named(others)} should have, too",
                     (causes.FEW_SAMPLES_REFUSED_BY_SOME(),),
                     details=(next(rank.error for rank in trace.ranks if rank.error),),
                 )
             )
-        shared_out(job, trace)
 
     return judge
 
@@ -111,10 +109,9 @@ def _raised(job: Job, trace: Trace) -> None:
     assert job.model is not None
     everything = set(job.model.branches)
     first = next(operation for operation in job.operations if isinstance(operation, Backward))
-    raised = any(rank.outcome == "raised" for rank in trace.ranks)
     for rank in trace.ranks:
         complete = set(first.branches_on(rank.rank)) == everything
-        if rank.outcome == "raised" or (complete and raised and rank.outcome == "hung"):
+        if rank.outcome == "raised" or (complete and trace.raised and rank.outcome == "hung"):
             continue
         others = ", ".join(f"rank {other.rank} {other.outcome}" for other in trace.ranks)
         headline = f"rank {rank.rank} {rank.outcome}, but should have raised: a parameter had no gradient ({others})"

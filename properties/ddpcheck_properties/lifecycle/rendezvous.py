@@ -35,7 +35,7 @@ from ddpcheck.verdict import Diagnosis, Finding
 
 from .. import explicit_examples
 from ..collectives.comparison import results_hold
-from ..drawing import Judge, for_each
+from ..drawing import Judge, finding_on, for_each
 from ..explicit_examples import fitting
 from ..replicas.comparison import as_one_process
 from ..strategies_collectives import dtypes, exact_tensor, reductions
@@ -101,7 +101,7 @@ def check_foreign_connections_are_ignored(session: Session) -> None:
     """Ranks listen only on the interface of MASTER_ADDR, and foreign connections change nothing, during start-up or later. A
     foreign client becomes no rank and delays no rank, and nothing that it sends is executed.
     """
-    _forms_a_world(session, Start(strangers=True), _kept_to_themselves)
+    _forms_a_world(session, Start(strangers=True), _foreign_clients_ignored)
 
 
 @law("rendezvous", needs.ranks(2, most=2), needs.world.restarts_in_place)
@@ -183,9 +183,8 @@ def _holds_after_quiet_start(session: Session, job: Job, judge: Judge) -> None:
     """The Finding of the Job after an undisturbed start, if one of its runs fails."""
     quiet = replace(job, start=Start(tuple(range(session.world_size))))
     for again in (quiet, *[job] * (_QUIET_RUNS - 1)):
-        try:
-            judge(again, session.run(again))
-        except Finding as other:
+        other = finding_on(session, again, judge)
+        if other is not None:
             other.job = again
             raise other from None
 
@@ -195,21 +194,17 @@ def _probe(session: Session) -> tuple[Job, Judge] | None:
     world, promised = session.world_size, session.capabilities
     if "collectives" in promised.facets:
         dtype = dtypes(promised)[0]
-        made: dict[str, tuple[Operation, ...]] = {
-            "all_gather": (AllGather(TensorSpec((5,), dtype)),),
-            "broadcast": (Broadcast(TensorSpec((5,), dtype, seed=1), world - 1),),
-            "send_recv": (SendRecv(TensorSpec((5,), dtype, seed=2), ((0, world - 1), (world - 1, 0))),),
-            "all_reduce": tuple(
-                AllReduce(exact_tensor((size,), dtype, reduction, world, wide=False), reduction)
-                for reduction in reductions(promised)[:1]
-                for size in (5, LARGE)
-            ),
-        }
-        operations = [
-            operation for name, each in made.items() if name in promised.collectives.operations for operation in each
+        made: list[Operation] = [
+            AllGather(TensorSpec((5,), dtype)),
+            Broadcast(TensorSpec((5,), dtype, seed=1), world - 1),
+            SendRecv(TensorSpec((5,), dtype, seed=2), ((0, world - 1), (world - 1, 0))),
         ]
+        for reduction in reductions(promised)[:1]:
+            tensors = (exact_tensor((size,), dtype, reduction, world, wide=False) for size in (5, LARGE))
+            made += [AllReduce(tensor, reduction) for tensor in tensors]
+        operations = tuple(operation for operation in made if operation.kind in promised.collectives.operations)
         if operations:
-            return Job(world, tuple(operations)), results_hold
+            return Job(world, operations), results_hold
     if "replica" in promised.facets and "sgd" in promised.replica.optimizers:
         jobs = fitting(session, [explicit_examples.steps(world, OptimizerSpec(lr=0.05), count=2)])
         return (jobs[0], as_one_process(promised)) if jobs else None
@@ -239,11 +234,11 @@ def _with_the_start_first(finding: Finding, job: Job) -> Finding:
     return finding.blaming(*(cause for cause in told if cause in shown), *told)
 
 
-def _kept_to_themselves(job: Job, trace: Trace) -> None:
+def _foreign_clients_ignored(job: Job, trace: Trace) -> None:
     if trace.start.ran:
         raise Finding(
             Diagnosis(
-                "a rank loaded a pickle that a stranger sent, but nothing that a stranger sends should be run",
+                "a rank loaded a pickle from a foreign client, but should run nothing that a foreign client sends",
                 (causes.UNPICKLES_STRANGERS(),),
                 "the first bytes that are read from a new connection: a fixed binary header, and a secret of the run",
             )
@@ -252,7 +247,6 @@ def _kept_to_themselves(job: Job, trace: Trace) -> None:
         for address in addresses:
             assertions.that(
                 not address.startswith(ANYWHERE),
-                f"rank {rank} listens on {address}, which is every interface of the host, but should listen on that of "
-                "MASTER_ADDR alone",
+                f"rank {rank} listens on {address}, every interface of the host, but should listen only on that of MASTER_ADDR",
                 causes.LISTENS_EVERYWHERE(),
             )

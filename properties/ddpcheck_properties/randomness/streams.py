@@ -9,6 +9,7 @@ import numpy as np
 
 from ddpcheck import assertions
 from ddpcheck.causes import randomness as causes
+from ddpcheck.causes.cause import Given
 from ddpcheck.checks import law
 from ddpcheck.contract import needs
 from ddpcheck.hypotheses.choose_causes import all_causes, first_cause
@@ -20,8 +21,9 @@ from ddpcheck.trace import Trace
 from ddpcheck.verdict import Finding
 
 from .. import explicit_examples
-from ..drawing import Judge, for_each
+from ..drawing import for_each
 from ..explicit_examples import fitting
+from ..judges import with_causes
 from ..replicas.comparison import as_one_process
 from ..samplers.comparison import shared_out
 from .seeds import SEEDS, UNLIKE
@@ -107,7 +109,8 @@ def check_sampler_ignores_global_random_state(session: Session) -> None:
     """
     world = session.world_size
     reads = [Sample(40 * world, (0, 1, 2, None), disturbed=rank) for rank in sorted({0, world - 1})]
-    for_each(session, [Job(world, (read,)) for read in reads], _by_chance(shared_out(session.capabilities)))
+    judge = with_causes(shared_out(session.capabilities), _or_global_generator)
+    for_each(session, [Job(world, (read,)) for read in reads], judge)
 
 
 @law("replica_sync", needs.replica, needs.replica.optimizers("sgd"))
@@ -121,19 +124,11 @@ def check_training_ignores_global_random_state(session: Session) -> None:
         for operation in trained.operations:
             operations += [operation, Disturb(rank)] if isinstance(operation, Step) else [operation]
         jobs.append(replace(trained, operations=tuple(operations)))
-    for_each(session, fitting(session, jobs), _by_chance(as_one_process(promised)))
+    for_each(session, fitting(session, jobs), with_causes(as_one_process(promised), _or_global_generator))
 
 
-def _by_chance(judge: Judge) -> Judge:
-    """The judge with the disturbance as another cause of its findings."""
-
-    def judged(job: Job, trace: Trace) -> None:
-        try:
-            judge(job, trace)
-        except Finding as finding:
-            raise finding.blaming(*finding.diagnosis.causes, causes.GLOBAL_GENERATOR_DECIDES()) from None
-
-    return judged
+def _or_global_generator(job: Job, trace: Trace, finding: Finding) -> Given:
+    return finding.diagnosis.causes, causes.GLOBAL_GENERATOR_DECIDES()
 
 
 def _common_agree(job: Job, trace: Trace) -> None:

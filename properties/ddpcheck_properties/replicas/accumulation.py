@@ -12,6 +12,7 @@ from hypothesis.strategies import DrawFn
 
 from ddpcheck import assertions
 from ddpcheck.causes import replicas as causes
+from ddpcheck.causes.cause import Given
 from ddpcheck.causes.gradients import LOSS_DIVIDED_BY_WORLD_SIZE
 from ddpcheck.check_levels import Level
 from ddpcheck.checks import law
@@ -27,6 +28,7 @@ from ddpcheck.verdict import Finding
 from .. import explicit_examples
 from ..drawing import finding_on, for_all, for_each
 from ..explicit_examples import fitting, window
+from ..judges import with_causes
 from ..strategies import GRADIENTS, PARAMETERS, SEEDS, choice, models, sgd, shards, training_job
 from .comparison import as_one_process, ended_inside
 from .local_causes import causes_of_two_inside
@@ -41,7 +43,7 @@ def check_gradients_inside_no_sync_are_local(session: Session) -> None:
     world, promised = session.world_size, session.capabilities
     jobs = [explicit_examples.accumulation(world, (2, 2, 2), look=True)]
     if promised.replica.uneven_batches == "equal_weight":
-        jobs += [running_dry(world), running_dry(world, all_at_last=True)]
+        jobs += [with_empty_batches(world), with_empty_batches(world, all_at_last=True)]
     try:
         for_all(session, windows(world, promised, look=True), as_one_process(promised), examples=fitting(session, jobs))
     except Finding as finding:
@@ -89,7 +91,7 @@ def check_accumulated_steps_match_one_process(session: Session) -> None:
 def check_synchronisation_resumes_after_no_sync(session: Session) -> None:
     """A backward after no_sync is synchronised, even if the gradients accumulated inside no_sync were discarded."""
     world, promised = session.world_size, session.capabilities
-    for_all(session, thrown_away(world, promised), as_one_process(promised), share=0.5)
+    for_all(session, discarded_windows(world, promised), as_one_process(promised), share=0.5)
 
 
 @law("accumulation", needs.replica, needs.replica.no_sync)
@@ -98,7 +100,7 @@ def check_exception_inside_no_sync_restores_synchronisation(session: Session) ->
     again. Inside an outer no_sync(), synchronisation stays off.
     """
     world, promised = session.world_size, session.capabilities
-    as_ever = as_one_process(promised)
+    like_one_process = as_one_process(promised)
 
     def judge(job: Job, trace: Trace) -> None:
         for rank in trace.ranks:
@@ -107,7 +109,7 @@ def check_exception_inside_no_sync_restores_synchronisation(session: Session) ->
                 assertions.that(
                     "swallowed" not in seen.values, f"{what} did not come out", causes.EXCEPTIONS_SWALLOWED()
                 )
-        as_ever(job, trace)
+        like_one_process(job, trace)
 
     everyone = tuple(range(world))
     jobs = [interrupted(world, ranks, again=again) for ranks in (everyone, (world - 1,)) for again in (False, True)]
@@ -141,17 +143,13 @@ def check_two_forwards_then_one_backward_sums_gradients(session: Session) -> Non
         (Linear("fc1", 3, 4), Scale("buffer", 4, buffer=True), Linear("fc2", 4, 2)),
         (BatchNorm("norm", 3), Linear("fc1", 3, 2)),
     ]
-    as_ever = as_one_process(promised)
+    jobs = [two_forwards(world, *layers) for layers in chains]
+    for_each(session, fitting(session, jobs), with_causes(as_one_process(promised), _causes_of_two_forwards))
 
-    def judge(job: Job, trace: Trace) -> None:
-        try:
-            as_ever(job, trace)
-        except Finding as finding:
-            told, raised = finding.diagnosis, any(rank.outcome == "raised" for rank in trace.ranks)
-            of = TwoForwards(told.subject[0], raised, told.causes)
-            raise finding.blaming(first_cause(OF_TWO_FORWARDS, of) or told.causes) from None
 
-    for_each(session, fitting(session, [two_forwards(world, *layers) for layers in chains]), judge)
+def _causes_of_two_forwards(job: Job, trace: Trace, finding: Finding) -> Given:
+    told = finding.diagnosis
+    return first_cause(OF_TWO_FORWARDS, TwoForwards(told.subject[0], bool(trace.raised), told.causes))
 
 
 def two_forwards(world_size: int, *layers: Layer) -> Job:
@@ -175,7 +173,7 @@ def interrupted(world_size: int, ranks: tuple[int, ...], *, again: bool, nested:
     return training_job(world_size, mlp((2, 3, 2)), operations)
 
 
-def running_dry(world_size: int, *, all_at_last: bool = False) -> Job:
+def with_empty_batches(world_size: int, *, all_at_last: bool = False) -> Job:
     """A window whose second micro-batch has no samples on the last rank; or whose last one has none on any rank."""
     last = [0 if all_at_last else 2] * world_size
     sizes = [2] * world_size, [2] * (world_size - 1) + [0], last
@@ -207,7 +205,7 @@ def windows(
 
 
 @st.composite
-def thrown_away(draw: DrawFn, world_size: int, capabilities: Capabilities) -> Job:
+def discarded_windows(draw: DrawFn, world_size: int, capabilities: Capabilities) -> Job:
     """Backwards inside no_sync, a zero_grad, and a synchronised backward."""
     operations: list[Operation] = [
         Backward(shards([2] * world_size, 2 * world_size * number), sync=False)

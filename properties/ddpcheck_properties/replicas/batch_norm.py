@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ddpcheck import assertions
+from ddpcheck.causes.cause import Given
 from ddpcheck.checks import law
-from ddpcheck.contract import Capabilities, Determinism, needs
+from ddpcheck.contract import Capabilities, needs
 from ddpcheck.hypotheses.choose_causes import first_cause
 from ddpcheck.hypotheses.evidence import evidence_of
 from ddpcheck.hypotheses.ordered_hypotheses.replicas import (
@@ -42,6 +43,7 @@ from ddpcheck.verdict import Diagnosis, Finding
 
 from ..drawing import Judge, for_each
 from ..explicit_examples import fitting
+from ..judges import with_causes
 from ..strategies import GRADIENTS, shards, training_job
 from .comparison import as_one_process, compare, when
 
@@ -49,6 +51,11 @@ if TYPE_CHECKING:
     from ddpcheck.session import Session
 
 TOLERANCE = 2.0**-30
+CHAINS: tuple[tuple[Layer, ...], ...] = (
+    (Linear("fc1", 3, 4), BatchNorm("norm", 4), Activation("tanh"), Linear("fc2", 4, 2)),
+    (Linear("fc1", 3, 4), BatchNorm("norm1", 4), Activation("tanh"), Linear("fc2", 4, 3), BatchNorm("norm2", 3)),
+)
+"""Layers with one batch norm, and with two."""
 NEEDS = needs.replica.model_features("batch_norm"), needs.replica.batch_norm("synchronised"), needs.ranks(2)
 
 
@@ -59,10 +66,8 @@ def check_sync_batch_norm_running_statistics_cover_all_samples(session: Session)
     """
     layers = BatchNorm("norm", 3), Linear("fc1", 3, 2)
     uneven = session.capabilities.replica.uneven_batches != "refused"
-    found = _batches(session.world_size, uneven=uneven)
-    if uneven:
-        found.append(_with_an_empty_one(session.world_size))
-    jobs = [_forwards(session.world_size, batches, layers, Observe(("buffers",))) for batches in found]
+    found = _batches(session.world_size, uneven=uneven, idle=uneven)
+    jobs = [forwards(session.world_size, batches, layers, Observe(("buffers",))) for batches in found]
     for_each(session, fitting(session, jobs), _same_statistics(session.capabilities))
 
 
@@ -89,9 +94,10 @@ def check_remeasured_statistics_cover_all_samples(session: Session) -> None:
         data = DataSpec(sum(batches), "real", 1)
         jobs.append(Job(session.world_size, (*operations, Observe(("buffers",))), model, data=data))
     jobs = [job for job in jobs if job.data is not None and job.data.samples > 1]  # one sample has no variance
-    for_each(session, fitting(session, jobs), _remeasured(session.capabilities))
+    judge = with_causes(as_one_process(session.capabilities), _causes_of_remeasuring)
+    for_each(session, fitting(session, jobs), judge)
     buffers, gradients = (_between_backwards(session.world_size, look) for look in (Observe(("buffers",)), *GRADIENTS))
-    for_each(session, fitting(session, [buffers]), _remeasured(session.capabilities))
+    for_each(session, fitting(session, [buffers]), judge)
     for_each(session, fitting(session, [gradients]), as_one_process(session.capabilities, tolerance=TOLERANCE))
 
 
@@ -105,43 +111,31 @@ def _between_backwards(world_size: int, look: Operation) -> Job:
     return replace(job, data=replace(job.data, samples=9 * world_size))
 
 
-def _remeasured(promised: Capabilities) -> Judge:
-    as_ever = as_one_process(promised)
-
-    def judge(job: Job, trace: Trace) -> None:
-        try:
-            as_ever(job, trace)
-        except Finding as finding:
-            if not trace.completed:
-                raise
-            told = finding.diagnosis
-            of = WrongRemeasuring(job, trace, told.subject[1], told.operation)
-            raise finding.blaming(first_cause(OF_REMEASURING, of) or told.causes) from None
-
-    return judge
+def _causes_of_remeasuring(job: Job, trace: Trace, finding: Finding) -> Given:
+    if not trace.completed:
+        return None
+    told = finding.diagnosis
+    return first_cause(OF_REMEASURING, WrongRemeasuring(job, trace, told.subject[1], told.operation))
 
 
 def gradient_jobs(world_size: int, *, uneven: bool) -> list[Job]:
     """A model with one batch norm, and one with two, on batches of all kinds."""
-    one = Linear("fc1", 3, 4), BatchNorm("norm", 4), Activation("tanh"), Linear("fc2", 4, 2)
-    two = Linear("fc1", 3, 4), BatchNorm("norm1", 4), Activation("tanh"), Linear("fc2", 4, 3), BatchNorm("norm2", 3)
-    found = _batches(world_size, uneven=uneven)
-    if uneven:
-        found.append(_with_an_empty_one(world_size))
-    return [_forwards(world_size, batches, layers, *GRADIENTS) for batches in found for layers in (one, two)]
+    found = _batches(world_size, uneven=uneven, idle=uneven)
+    return [forwards(world_size, batches, layers, *GRADIENTS) for batches in found for layers in CHAINS]
 
 
-def _batches(world_size: int, *, uneven: bool) -> list[list[int]]:
+def _batches(world_size: int, *, uneven: bool, idle: bool = False) -> list[list[int]]:
+    """Batch sizes of all ranks. idle: also those in which rank 0 has no samples, but takes part in the sums over ranks,
+    forward and backward.
+    """
     found = [[3] * world_size, [1] * world_size]
-    return [*found, [3] + [1] * (world_size - 1), [1 + rank for rank in range(world_size)]] if uneven else found
+    if uneven:
+        found += [[3] + [1] * (world_size - 1), [1 + rank for rank in range(world_size)]]
+    return [*found, [0] + [3] * (world_size - 1)] if idle else found
 
 
-def _with_an_empty_one(world_size: int) -> list[int]:
-    """Rank 0 has no samples, but takes part in the sums over ranks, forward and backward."""
-    return [0] + [3] * (world_size - 1)
-
-
-def _forwards(world_size: int, batches: Sequence[int], layers: tuple[Layer, ...], *look: Operation) -> Job:
+def forwards(world_size: int, batches: Sequence[int], layers: tuple[Layer, ...], *look: Operation) -> Job:
+    """Two backwards, each followed by this observation."""
     operations: list[Operation] = []
     for number in range(2):
         operations += [ZeroGrad(), Backward(shards(batches, number * sum(batches))), *look]
@@ -149,7 +143,7 @@ def _forwards(world_size: int, batches: Sequence[int], layers: tuple[Layer, ...]
     return training_job(world_size, model, operations, exact=False, seed=2)
 
 
-def _ran(job: Job, trace: Trace) -> None:
+def _completed(job: Job, trace: Trace) -> None:
     """Every rank ran; if a rank refused one sample, the Finding says that one sample is enough."""
     try:
         assertions.completed(trace)
@@ -157,17 +151,17 @@ def _ran(job: Job, trace: Trace) -> None:
         raise finding.blaming(single_sample_refused(job, trace) or finding.diagnosis.causes) from None
 
 
-def _walk(job: Job, promised: Capabilities, *, bounds: bool) -> tuple[ExpectedOperation, ...]:
+def _expected(job: Job, promised: Capabilities, *, bounds: bool) -> tuple[ExpectedOperation, ...]:
     return tuple(Oracle(job, promised, bounds=bounds).walk())
 
 
 def _same_statistics(promised: Capabilities) -> Judge:
     def judge(job: Job, trace: Trace) -> None:
-        _ran(job, trace)
-        alone = _walk(job, promised.but(batch_norm="local"), bounds=False)
-        for moment, local in zip(_walk(job, promised, bounds=True), alone, strict=True):
+        _completed(job, trace)
+        alone = _expected(job, promised.but(batch_norm="local"), bounds=False)
+        for moment, local in zip(_expected(job, promised, bounds=True), alone, strict=True):
             try:
-                compare(moment, job, trace, bits=(promised.world.determinism >= Determinism.BETWEEN_RANKS))
+                compare(moment, job, trace, bits=promised.world.equal_bits_on_ranks)
             except Finding as finding:
                 mean, told = next(iter(local.arrays["buffers"])), finding.diagnosis
                 own, right = (each.arrays["buffers"][mean].value.exact for each in (local, moment))
@@ -180,19 +174,19 @@ def _same_statistics(promised: Capabilities) -> Judge:
 
 def _same_gradients(promised: Capabilities) -> Judge:
     def judge(job: Job, trace: Trace) -> None:
-        _ran(job, trace)
-        moments = _walk(job, promised, bounds=False)
-        alone = _walk(job, promised.but(batch_norm="local"), bounds=False)
+        _completed(job, trace)
+        moments = _expected(job, promised, bounds=False)
+        alone = _expected(job, promised.but(batch_norm="local"), bounds=False)
         for moment, local in zip(moments, alone, strict=True):
             if isinstance(moment.operation, Backward):
-                _same_losses(moment, local, job, trace)
+                _compare_losses(moment, local, job, trace)
             elif moment.arrays:
-                _gradients(moment, job, trace)
+                _compare_gradients(moment, job, trace)
 
     return judge
 
 
-def _same_losses(moment: ExpectedOperation, local: ExpectedOperation, job: Job, trace: Trace) -> None:
+def _compare_losses(moment: ExpectedOperation, local: ExpectedOperation, job: Job, trace: Trace) -> None:
     exact, own = moment.numbers["loss"].exact, local.numbers["loss"].exact
     for rank, loss in enumerate(trace.values(moment.position, "loss")):
         try:
@@ -203,7 +197,7 @@ def _same_losses(moment: ExpectedOperation, local: ExpectedOperation, job: Job, 
             raise finding.blaming(first_cause(OF_A_BATCH_NORM_LOSS, of)) from None
 
 
-def _gradients(moment: ExpectedOperation, job: Job, trace: Trace) -> None:
+def _compare_gradients(moment: ExpectedOperation, job: Job, trace: Trace) -> None:
     entries = moment.arrays["gradients"]
     largest = max(float(abs(entry.value.exact).max()) for entry in entries.values())
     for name in reversed(list(entries)):

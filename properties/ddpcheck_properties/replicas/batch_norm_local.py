@@ -16,8 +16,7 @@ from ddpcheck.contract import Capabilities, needs
 from ddpcheck.hypotheses.arrays import Alternatives, Evidence
 from ddpcheck.hypotheses.evidence import numbers_of
 from ddpcheck.hypotheses.replicas.batch_norm import batch_norm_itself
-from ddpcheck.job import Backward, Job, Observe, ZeroGrad
-from ddpcheck.models.spec import Activation, BatchNorm, Linear, ModelSpec
+from ddpcheck.job import Job
 from ddpcheck.oracle import Oracle
 from ddpcheck.seeded_values import Array
 from ddpcheck.trace import Trace
@@ -25,8 +24,8 @@ from ddpcheck.verdict import Finding
 
 from ..drawing import Judge, for_each
 from ..explicit_examples import fitting
-from ..strategies import shards, training_job
-from .batch_norm import TOLERANCE
+from ..strategies import GRADIENTS
+from .batch_norm import CHAINS, TOLERANCE, forwards
 from .comparison import when
 
 if TYPE_CHECKING:
@@ -51,17 +50,8 @@ def check_local_batch_norm_uses_each_ranks_own_batch(session: Session) -> None:
 
 def jobs(world_size: int, *, uneven: bool) -> list[Job]:
     """Networks with one batch norm and with two, on equal batches and, if `uneven`, on unequal ones."""
-    one = Linear("fc1", 3, 4), BatchNorm("norm", 4), Activation("tanh"), Linear("fc2", 4, 2)
-    two = Linear("fc1", 3, 4), BatchNorm("norm1", 4), Activation("tanh"), Linear("fc2", 4, 3), BatchNorm("norm2", 3)
-    made = []
-    for batches in [[3] * world_size] + [[3 + rank for rank in range(world_size)]] * uneven:
-        for layers in (one, two):
-            look = Observe(("gradients",))
-            backwards = [Backward(shards(batches, number * sum(batches))) for number in range(2)]
-            operations = [op for backward in backwards for op in (ZeroGrad(), backward, look)]
-            model = ModelSpec(layers, dtype="float64")
-            made.append(training_job(world_size, model, operations, exact=False, seed=2))
-    return made
+    found = [[3] * world_size] + [[3 + rank for rank in range(world_size)]] * uneven
+    return [forwards(world_size, batches, layers, *GRADIENTS) for batches in found for layers in CHAINS]
 
 
 def _same(promised: Capabilities) -> Judge:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ddpcheck import assertions
 from ddpcheck.causes import replicas as causes
+from ddpcheck.causes.cause import Given
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, needs
 from ddpcheck.hypotheses.replicas.special_runs import broken_backward_left
@@ -16,6 +17,7 @@ from ddpcheck.verdict import Diagnosis, Finding
 
 from ..drawing import Judge, for_each
 from ..explicit_examples import fitting, window
+from ..judges import with_causes
 from ..strategies import PARAMETERS, shards, training_job
 from .comparison import as_one_process
 
@@ -48,12 +50,12 @@ def check_backward_after_failed_backward_raises_or_is_correct(session: Session) 
     """After an exception ended a backward half-way on every rank, the next backward either raises on every rank or is correct."""
     # one Job, because ranks that have raised must restart
     jobs = fitting(session, [broken(session.world_size, tuple(range(session.world_size)), sync=True)])
-    as_ever = _as_if_never_begun(session.capabilities)
+    never_begun = _as_if_never_begun(session.capabilities)
 
     def judge(job: Job, trace: Trace) -> None:
         outcomes = {rank.outcome for rank in trace.ranks}
         if "raised" not in outcomes:
-            as_ever(job, trace)
+            never_begun(job, trace)
         elif outcomes != {"raised"}:
             others = ", ".join(f"rank {rank.rank} {rank.outcome}" for rank in trace.ranks)
             headline = (
@@ -65,20 +67,20 @@ def check_backward_after_failed_backward_raises_or_is_correct(session: Session) 
 
 
 def _as_if_never_begun(promised: Capabilities) -> Judge:
-    as_ever = as_one_process(promised)
+    like_one_process = with_causes(as_one_process(promised), _causes_of_a_failed_backward)
 
     def judge(job: Job, trace: Trace) -> None:
         for rank in trace.ranks:
             for seen in rank.records:
                 what = f"operation {seen.operation}: the exception in the middle of backward on rank {rank.rank}"
                 assertions.that("swallowed" not in seen.values, f"{what} did not come out", causes.EXCEPTION_DROPPED())
-        try:
-            as_ever(job, trace)
-        except Finding as finding:
-            told = finding.diagnosis
-            raise finding.blaming(broken_backward_left(job, told.operation), told.causes) from None
+        like_one_process(job, trace)
 
     return judge
+
+
+def _causes_of_a_failed_backward(job: Job, trace: Trace, finding: Finding) -> Given:
+    return broken_backward_left(job, finding.diagnosis.operation), finding.diagnosis.causes
 
 
 def broken(world_size: int, ranks: tuple[int, ...], *, sync: bool, first: bool = False) -> Job:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ddpcheck import assertions
-from ddpcheck.causes import Cause, programs
-from ddpcheck.contract import Capabilities, Determinism
+from ddpcheck.causes import programs
+from ddpcheck.contract import Capabilities
 from ddpcheck.counted_nouns import counted, ranks_named
 from ddpcheck.hypotheses.arrays import Evidence
 from ddpcheck.hypotheses.causes_of_observations import causes_in_job, causes_of_arrays
@@ -26,16 +26,19 @@ from ddpcheck.hypotheses.programs import WrongInJob
 from ddpcheck.job import Backward, Job, Step
 from ddpcheck.operations.replica import of_two_replicas
 from ddpcheck.oracle import ExpectedArray, ExpectedOperation, Oracle, is_exact
+from ddpcheck.oracle.bounded_values import Value
+from ddpcheck.seeded_values import Array
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Diagnosis, Finding
+
+if TYPE_CHECKING:
+    from ..drawing import Judge
 
 _LISTED = 12
 _NOUNS = {"gradients": "gradient of", "parameters": "parameter", "buffers": "buffer", "averaged": "average of"}
 
 
-def as_one_process(
-    capabilities: Capabilities, until: float = math.inf, tolerance: float | None = None
-) -> Callable[[Job, Trace], None]:
+def as_one_process(capabilities: Capabilities, until: float = math.inf, tolerance: float | None = None) -> Judge:
     """The judge of most replica checks: every rank has the values that one process would have computed.
 
     A loss that is wrong only in the report is told if all else is right. until: numbers above this size are not
@@ -52,38 +55,29 @@ def as_one_process(
                 break
             moment = known if tolerance is None else known.tolerating(tolerance)
             try:
-                compare(moment, job, trace, bits=(capabilities.world.determinism >= Determinism.BETWEEN_RANKS))
+                compare(moment, job, trace, bits=capabilities.world.equal_bits_on_ranks)
             except Finding as finding:
-                position, told = moment.position, finding.diagnosis
-                of = WrongInJob(job, position, told.subject[0], told.causes, capabilities.replica.reduction_dtype)
-                placed = finding.blaming(causes_in_job(of)).at(position)
-                if not _is_misreported(placed):
-                    raise placed from None
-                misreported = misreported or placed
+                found = placed(finding, job, moment.position, capabilities)
+                if not _is_misreported(found):
+                    raise found from None
+                misreported = misreported or found
         if misreported is not None:
             raise misreported
 
     return judge
 
 
+def placed(finding: Finding, job: Job, position: int, capabilities: Capabilities) -> Finding:
+    """The finding at this operation, with the causes that the operations before it suggest."""
+    told = finding.diagnosis
+    of = WrongInJob(job, position, told.subject[0], told.causes, capabilities.replica.reduction_dtype)
+    return finding.blaming(causes_in_job(of)).at(position)
+
+
 def _is_misreported(finding: Finding) -> bool:
     """Whether a loss is wrong only in the report, so that gradients may be right."""
     cause = finding.diagnosis.cause
     return cause is not None and cause.id in REPORTED_ONLY
-
-
-def because(judge: Callable[[Job, Trace], None], cause: Cause, *, name: str = "") -> Callable[[Job, Trace], None]:
-    """The judge, whose findings, or those on the value of this name, also name this cause."""
-
-    def explained(job: Job, trace: Trace) -> None:
-        try:
-            judge(job, trace)
-        except Finding as finding:
-            if not trace.completed or name not in ("", finding.diagnosis.subject[1]):
-                raise
-            raise finding.blaming(*finding.diagnosis.causes, cause) from None
-
-    return explained
 
 
 def ended_inside(finding: Finding) -> Finding:
@@ -100,26 +94,34 @@ def compare(moment: ExpectedOperation, job: Job, trace: Trace, *, bits: bool = T
         return
     time = when(job, moment.position)
     for name, value in moment.numbers.items():
-        all_got = trace.values(moment.position, name)
-        for rank, got in enumerate(all_got):
-            bound = np.zeros(()) if value.error is None else value.error[rank]
-            what = f"{name} of {moment.operation.kind} ({time})"
-            known = partial(evidence_of_number, moment, value.exact, rank, all_got, job)
-            try:
-                assertions.within(np.float64(got), value.exact[rank], bound, what, rank, known)
-            except Finding as finding:
-                raise finding.about(name) from None
+        _compare_numbers(moment, name, value, trace.values(moment.position, name), job, time)
     for what, entries in moment.arrays.items():
         compare_arrays(trace.values(moment.position, what), entries, what, time, bits=bits)
     for rank in moment.promised:
-        outputs = moment.outputs[rank]
-        got = trace.values(moment.position, "outputs")[rank]
-        error = np.zeros(()) if outputs.error is None else outputs.error
-        sure = sure_after(programs.WRONG_PREDICTION_VALUES(), job, moment.position)
-        # slightly wrong statistics give nearly right predictions, in all bits
-        statistics = job.model is not None and "batch_norm" in job.model.features()
-        what, evidence = f"prediction ({time})", Evidence(otherwise=sure, precision=not statistics)
-        assertions.within(got, outputs.exact, error, what, rank, evidence)
+        _compare_prediction(moment, rank, trace.values(moment.position, "outputs")[rank], job, time)
+
+
+def _compare_numbers(
+    moment: ExpectedOperation, name: str, value: Value, of_ranks: list[float], job: Job, time: str
+) -> None:
+    what = f"{name} of {moment.operation.kind} ({time})"
+    for rank, got in enumerate(of_ranks):
+        bound = np.zeros(()) if value.error is None else value.error[rank]
+        evidence = partial(evidence_of_number, moment, value.exact, rank, of_ranks, job)
+        try:
+            assertions.within(np.float64(got), value.exact[rank], bound, what, rank, evidence)
+        except Finding as finding:
+            raise finding.about(name) from None
+
+
+def _compare_prediction(moment: ExpectedOperation, rank: int, got: Array, job: Job, time: str) -> None:
+    outputs = moment.outputs[rank]
+    error = np.zeros(()) if outputs.error is None else outputs.error
+    sure = sure_after(programs.WRONG_PREDICTION_VALUES(), job, moment.position)
+    # slightly wrong statistics give nearly right predictions, in all bits
+    statistics = job.model is not None and "batch_norm" in job.model.features()
+    evidence = Evidence(otherwise=sure, precision=not statistics)
+    assertions.within(got, outputs.exact, error, f"prediction ({time})", rank, evidence)
 
 
 def compare_arrays(
@@ -156,22 +158,7 @@ def _compare_one(got: Any, entry: ExpectedArray, what: str, text: str, rank: int
     """explained: search for a cause, which takes minutes for hundreds of arrays."""
     presence = entry.presence[rank]
     if got is None or presence == "none":
-        if got is None and presence == "there":
-            missing = MissingGradient(entry, evidence_of(entry, 0).parts)
-            raise Finding(
-                Diagnosis(
-                    f"{text} on rank {rank}: got none, but should be an array",
-                    first_cause(OF_A_MISSING_GRADIENT, missing),
-                )
-            )
-        if got is not None:
-            zero = "zero" if not np.any(got) else f"an array (first element {np.ravel(got)[0]!r})"
-            raise Finding(
-                Diagnosis(
-                    f"{text} on rank {rank}: got {zero}, but should be none: no rank used it since zero_grad, or it is frozen",
-                    (programs.ZERO_FOR_NONE(),),
-                )
-            )
+        _compare_presence(got, entry, f"{text} on rank {rank}", missing=presence == "there")
         return
     exact = entry.value.exact[rank]
 
@@ -190,6 +177,17 @@ def _compare_one(got: Any, entry: ExpectedArray, what: str, text: str, rank: int
     if isinstance(got, np.ndarray) and got.dtype != entry.dtype:
         raise Finding(Diagnosis(f"{text} on rank {rank}: got dtype {got.dtype}, but should be {entry.dtype}"))
     assertions.within(got, exact, entry.value.error[rank], text, rank, evidence)
+
+
+def _compare_presence(got: Any, entry: ExpectedArray, text: str, *, missing: bool) -> None:
+    """A gradient that is none, or should be. missing: it is none, and should be an array."""
+    if missing:
+        causes = first_cause(OF_A_MISSING_GRADIENT, MissingGradient(entry, evidence_of(entry, 0).parts))
+        raise Finding(Diagnosis(f"{text}: got none, but should be an array", causes))
+    if got is not None:
+        zero = "zero" if not np.any(got) else f"an array (first element {np.ravel(got)[0]!r})"
+        headline = f"{text}: got {zero}, but should be none: no rank used it since zero_grad, or it is frozen"
+        raise Finding(Diagnosis(headline, (programs.ZERO_FOR_NONE(),)))
 
 
 def when(job: Job, position: int) -> str:

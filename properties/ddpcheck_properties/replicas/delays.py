@@ -16,8 +16,9 @@ from ddpcheck.trace import Trace
 from ..collectives.transfers import STRAGGLES, straggling
 from ..drawing import for_each, has_time_for_long_jobs
 from ..explicit_examples import fitting, one_backward
+from ..judges import because
 from ..strategies import GRADIENTS, shards, training_job
-from .comparison import as_one_process, because
+from .comparison import as_one_process
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ddpcheck import assertions
 from ddpcheck.causes import gradients as causes
+from ddpcheck.causes.cause import Given
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, needs
 from ddpcheck.contract.needs import Need
@@ -20,6 +21,7 @@ from ddpcheck.trace import Trace
 from ddpcheck.verdict import Diagnosis, Finding
 
 from ..drawing import for_each
+from ..judges import with_causes
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session
@@ -71,14 +73,7 @@ def check_float16_mean_fits_where_its_sum_does_not(session: Session) -> None:
     probe = replace(_probe(promised, PAST_EXACT_SUMS), input=PAST_FLOAT16)
     if "float16" in promised.replica.replica_dtypes:
         probe = replace(probe, dtype="float16")
-    for_each(session, [Job(session.world_size, (probe,))], _fits)
-
-
-def _fits(job: Job, trace: Trace) -> None:
-    try:
-        _exact(job, trace)
-    except Finding as finding:
-        raise finding.blaming(causes.FLOAT16_SUM_OVERFLOWS(), *finding.diagnosis.causes) from None
+    for_each(session, [Job(session.world_size, (probe,))], with_causes(_exact, _overflow_first))
 
 
 @law("buckets", needs.replica, needs.replica.numeric_options, needs.ranks(most=2))
@@ -106,6 +101,10 @@ def _probe(promised: Capabilities, elements: int, options: tuple[tuple[str, floa
         options,
         offered.gradient == "sum",
     )
+
+
+def _overflow_first(job: Job, trace: Trace, finding: Finding) -> Given:
+    return causes.FLOAT16_SUM_OVERFLOWS(), finding.diagnosis.causes
 
 
 def _exact(job: Job, trace: Trace) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,16 +13,10 @@ from ddpcheck.causes.gradients import ACCUMULATED_SURVIVES_ZERO_GRAD
 from ddpcheck.causes.values import SUMMED_NOT_AVERAGED
 from ddpcheck.check_levels import Level
 from ddpcheck.checks import law
-from ddpcheck.contract import Capabilities, Determinism, needs
+from ddpcheck.contract import Determinism, needs
 from ddpcheck.hypotheses.arrays import Evidence
-from ddpcheck.hypotheses.gradients.contributions import Contributions
-from ddpcheck.hypotheses.gradients.no_sync import evidence_after_no_sync
-from ddpcheck.hypotheses.replicas.special_runs import parameter_not_reset
 from ddpcheck.job import Backward, Job, Observe, Operation, OptimizerSpec, Step, ZeroGrad
 from ddpcheck.models.spec import Activation, BatchNorm, Embedding, Linear, ModelSpec, Scale, mlp
-from ddpcheck.numerics import reduction_bound
-from ddpcheck.oracle.divided_losses import of_divided_losses
-from ddpcheck.seeded_values import Array
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Finding
 
@@ -34,6 +26,7 @@ from ..explicit_examples import fitting
 from ..strategies import GRADIENTS, PARAMETERS, models, shards, training_job, training_jobs
 from .comparison import as_one_process, when
 from .local_causes import causes_of_two_inside
+from .reduction_comparison import local_then_synchronised, reduction_is_tight
 from .shown_values import by_shown_values
 
 if TYPE_CHECKING:
@@ -233,78 +226,3 @@ def same_bits_in(what: str) -> Judge:
                 assertions.same_on_all_ranks(values, f"{what.removesuffix('s')} {name} ({when(job, position)})")
 
     return judge
-
-
-def local_then_synchronised(job: Job) -> Job:
-    """The same batch twice: inside no_sync, for every rank's own gradients, then synchronised."""
-    backward = next(operation for operation in job.operations if isinstance(operation, Backward))
-    local = replace(backward, sync=False)
-    return replace(job, operations=(ZeroGrad(), local, *GRADIENTS, ZeroGrad(), backward, *GRADIENTS))
-
-
-def reduction_is_tight(promised: Capabilities) -> Judge:
-    def judge(job: Job, trace: Trace) -> None:
-        assertions.completed(trace)
-        (_, local), (position, synchronised) = trace.all_values("observe")
-        world = job.world_size
-        counts = np.array(list(map(len, next(op for op in job.operations if isinstance(op, Backward)).samples)))
-        for name in local[0]["gradients"]:
-            there = all(seen["gradients"][name] is not None for seen in local)
-            assertions.that(
-                there, f"gradient of {name}: got none inside no_sync on some rank", causes.GRADIENT_GATHERED_ELSEWHERE()
-            )
-        own = {name: np.stack([seen["gradients"][name] for seen in local]) for name in local[0]["gradients"]}
-        wide = {name: parts.astype(np.float64) for name, parts in own.items()}
-        weighted = promised.replica.uneven_batches == "weighted"
-        backward = next(op for op in job.operations if isinstance(op, Backward))
-        # by a power of two the loss is divided without rounding
-        divided = of_divided_losses(job, backward, promised) if weighted or world & (world - 1) else {}
-        for name, parts in wide.items():
-            exact, size = _mean(list(own[name]), counts.tolist(), promised)
-            dtype = promised.replica.dtype_of_reduction(str(own[name].dtype))
-            size = size + 2 * _penalty(job, name) * (world if promised.replica.gradient == "sum" else 1)
-            bound = reduction_bound(size * world, world, dtype, world + 2) / world
-            if name in divided:
-                finite = np.isfinite(divided[name]).all()
-                bound = bound + (_mean(list(divided[name]), counts.tolist(), promised)[1] if finite else np.inf)
-            made_of = Contributions(
-                parts, parts, parts, None, 1, counts, inside=False, weighted=weighted, others=wide, earlier=parts
-            )
-            for rank, seen in enumerate(synchronised):
-                text = f"gradient of {name} ({when(job, position)}) against the mean of the ranks' own"
-                evidence = partial(evidence_after_no_sync, made_of, job, exact, rank)
-                try:
-                    assertions.within(seen["gradients"][name], exact, bound, text, rank, evidence)
-                except Finding as finding:
-                    rest = [other for other in wide if other != name and wide[other].any()]
-                    sums = {other: wide[other].sum(axis=0) for other in rest}
-                    sure = finding.diagnosis.causes
-                    raise finding.blaming(parameter_not_reset(sure, seen["gradients"], sums) or sure) from None
-
-    return judge
-
-
-def _penalty(job: Job, name: str) -> Array | float:
-    """The size of a penalty's part of this gradient, before any step. All ranks have the same part, so it may be added
-    before or after the reduction; both parts are then rounded, and each may be larger than their sum.
-    """
-    assert job.model is not None
-    for layer in job.model.layers:
-        if isinstance(layer, Linear) and layer.penalty and name == f"{layer.name}.weight":
-            weight = np.max([abs(job.initial(rank)[name].astype(np.float64)) for rank in range(job.world_size)], axis=0)
-            return np.asarray(weight * abs(layer.penalty * job.model.loss_scale))
-    return 0.0
-
-
-def _mean(arrays: list[Array], counts: list[int], promised: Capabilities) -> tuple[Array, Array]:
-    """The promised combination of local gradients, correctly rounded to float64, and that of their absolute values."""
-    weights = counts if promised.replica.uneven_batches == "weighted" else [1] * len(arrays)
-    divisor = sum(weights) / (len(arrays) if promised.replica.gradient == "sum" else 1)
-    columns = np.stack(
-        [array.astype(np.float64).reshape(-1) * weight for array, weight in zip(arrays, weights, strict=True)]
-    )
-    total = (
-        np.array([math.fsum(column) for column in columns.T]) if arrays[0].dtype == np.float64 else columns.sum(axis=0)
-    )
-    shape = arrays[0].shape
-    return (total / divisor).reshape(shape), (abs(columns).sum(axis=0) / divisor).reshape(shape)

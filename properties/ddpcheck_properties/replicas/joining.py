@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
+from ddpcheck.causes.cause import Given
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, needs
 from ddpcheck.hypotheses.choose_causes import first_cause
@@ -16,8 +18,9 @@ from ddpcheck.models.spec import Linear, ModelSpec, Scale, mlp
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Finding
 
-from ..drawing import Judge, all_or_every_second, for_each
+from ..drawing import all_or_every_second, for_each
 from ..explicit_examples import fitting
+from ..judges import with_causes
 from ..strategies import PARAMETERS, shards
 from .comparison import as_one_process
 
@@ -51,7 +54,8 @@ def check_join_handles_ranks_out_of_batches(session: Session) -> None:
     # rank 0 has the most batches, or the fewest
     jobs += [joining(counts, buffered) for counts in (numbers[0], numbers[0][::-1])]
     jobs += [_with_momentum(counts) for counts in numbers[:2]]
-    for_each(session, all_or_every_second(session, fitting(session, jobs)), _explained(session.capabilities))
+    judge = with_causes(as_one_process(session.capabilities), partial(_explain, session.capabilities))
+    for_each(session, all_or_every_second(session, fitting(session, jobs)), judge)
 
 
 def _with_momentum(counts: list[int]) -> Job:
@@ -74,16 +78,7 @@ def joining(counts: list[int], model: ModelSpec) -> Job:
     return Job(world_size, tuple(operations), model, OptimizerSpec(lr=0.05), data, 0)
 
 
-def _explained(promised: Capabilities) -> Judge:
-    as_ever = as_one_process(promised)
-
-    def judge(job: Job, trace: Trace) -> None:
-        try:
-            as_ever(job, trace)
-        except Finding as finding:
-            if not trace.completed:
-                raise finding.blaming(join_stopped_by_buffers(job) or finding.diagnosis.causes) from None
-            told = first_cause(OF_JOINED_PARAMETERS, AfterJoin(job, trace, promised))
-            raise finding.blaming(told or finding.diagnosis.causes) from None
-
-    return judge
+def _explain(promised: Capabilities, job: Job, trace: Trace, _: Finding) -> Given:
+    if not trace.completed:
+        return join_stopped_by_buffers(job)
+    return first_cause(OF_JOINED_PARAMETERS, AfterJoin(job, trace, promised))

@@ -15,9 +15,10 @@ from ddpcheck.models.spec import Activation, Embedding, Layer, Linear, ModelSpec
 
 from ..drawing import for_each
 from ..explicit_examples import fitting, one_backward
+from ..judges import because
 from ..strategies import GRADIENTS, PARAMETERS, shards, training_job
-from .comparison import as_one_process, because
-from .gradients import local_then_synchronised, reduction_is_tight
+from .comparison import as_one_process
+from .reduction_comparison import local_then_synchronised, reduction_is_tight
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ddpcheck.causes.cause import Given
 from ddpcheck.checks import law
 from ddpcheck.contract import needs
 from ddpcheck.hypotheses.replicas.special_runs import ids_or_labels_narrowed
@@ -12,8 +13,9 @@ from ddpcheck.models.spec import Embedding, Linear, ModelSpec
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Finding
 
-from ..drawing import Judge, for_each
+from ..drawing import for_each
 from ..explicit_examples import fitting
+from ..judges import with_causes
 from ..strategies import GRADIENTS, shards, training_job
 from .comparison import as_one_process
 
@@ -31,23 +33,15 @@ def check_ids_and_labels_may_exceed_16_bits(session: Session) -> None:
     """With ids of 70,001 embedding rows, every sample selects its own row. With labels of 70,001 classes, every sample
     selects its own class.
     """
-    world, judge = session.world_size, as_one_process(session.capabilities)
+    world = session.world_size
     operations: list[Operation] = [ZeroGrad(), Backward(shards([BATCH] * world)), *GRADIENTS]
     ids = ModelSpec((Embedding("embedding", MANY, 1), Linear("fc1", 1, 2)), loss="linear")
     # in float32, sums over this many classes have no useful bound
     labels = ModelSpec((Linear("fc1", 1, MANY, bias=False),), loss="cross_entropy", dtype="float64")
     jobs = [training_job(world, ids, operations), training_job(world, labels, operations, exact=False)]
-    for_each(session, fitting(session, jobs), _explained(judge))
+    for_each(session, fitting(session, jobs), with_causes(as_one_process(session.capabilities), _explain))
 
 
-def _explained(judge: Judge) -> Judge:
-    def explained(job: Job, trace: Trace) -> None:
-        try:
-            judge(job, trace)
-        except Finding as finding:
-            if not trace.completed:
-                raise
-            told = finding.diagnosis
-            raise finding.blaming(ids_or_labels_narrowed(job, told.subject[0], told.causes)) from None
-
-    return explained
+def _explain(job: Job, trace: Trace, finding: Finding) -> Given:
+    told = finding.diagnosis
+    return ids_or_labels_narrowed(job, told.subject[0], told.causes) if trace.completed else None

@@ -48,8 +48,7 @@ def check_optimizer_steps_every_element_of_large_tensors(session: Session) -> No
     needs.replica,
     needs.replica.model_features("scale"),
     needs.replica.replica_dtypes("float64"),
-    needs.ranks(2),
-    needs.ranks(most=2),
+    needs.ranks(2, most=2),
 )
 def check_multi_megabyte_gradients_are_exact_in_every_backward(session: Session) -> None:
     """Gradients that fill several buckets of several MiB equal the large batch in every backward. This includes backwards

@@ -37,8 +37,7 @@ DEEP_COUNT = 65_600
     needs.replica,
     needs.replica.no_sync,
     needs.replica.reduction_dtype("model"),
-    needs.ranks(2),
-    needs.ranks(most=2),
+    needs.ranks(2, most=2),
 )
 def check_accumulation_over_258_micro_batches_is_exact(session: Session) -> None:
     """After a window of 258 micro-batches on one batch, the gradient is exactly 258 times that of one micro-batch."""

@@ -40,7 +40,7 @@ def check_nonfinite_gradients_reach_every_rank(session: Session) -> None:
         for layers in chains
         for dtype in sorted(promised.replica.replica_dtypes)
     ]
-    for_each(session, fitting(session, jobs), _spread)
+    for_each(session, fitting(session, jobs), _nonfinite_on_every_rank)
 
 
 def diverging(world_size: int, model: ModelSpec) -> Job:
@@ -60,10 +60,15 @@ def check_zero_grad_clears_nan_gradients(session: Session) -> None:
     """
     world, promised = session.world_size, session.capabilities
     forms = (False, True) if promised.has(ReplicaMethod.ZEROES_GRADIENTS) else (False,)
-    for_each(session, fitting(session, [_thrown_away(world, promised, zeros) for zeros in forms]), _gone(promised))
+    for_each(
+        session,
+        fitting(session, [_cleared(world, promised, zeros) for zeros in forms]),
+        _finite_after_zero_grad(promised),
+    )
 
 
-def _thrown_away(world_size: int, promised: Capabilities, to_zeros: bool) -> Job:
+def _cleared(world_size: int, promised: Capabilities, to_zeros: bool) -> Job:
+    """A backward with NaN, cleared before a finite one; then the same inside no_sync, if promised."""
     good, bad = shards([2] * world_size), shards([2] * world_size, 2 * world_size)
     operations: list[Operation] = [ZeroGrad()]
     for sync in (True, False)[: 1 + promised.has(ReplicaMethod.NO_SYNC)]:
@@ -73,14 +78,14 @@ def _thrown_away(world_size: int, promised: Capabilities, to_zeros: bool) -> Job
     return poisoned(job, 2 * world_size, "nan")
 
 
-def _gone(promised: Capabilities) -> Judge:
-    as_ever = as_one_process(promised)
+def _finite_after_zero_grad(promised: Capabilities) -> Judge:
+    like_one_process = as_one_process(promised)
 
     def judge(job: Job, trace: Trace) -> None:
-        if any(rank.outcome == "raised" for rank in trace.ranks):
+        if trace.raised:
             return
         try:
-            as_ever(job, trace)
+            like_one_process(job, trace)
         except Finding as finding:
             for position, ranks in trace.all_values("observe"):
                 for rank, seen in enumerate(ranks):
@@ -96,8 +101,8 @@ def _gone(promised: Capabilities) -> Judge:
     return judge
 
 
-def _spread(job: Job, trace: Trace) -> None:
-    if any(rank.outcome == "raised" for rank in trace.ranks):
+def _nonfinite_on_every_rank(job: Job, trace: Trace) -> None:
+    if trace.raised:
         return
     assertions.completed(trace)
     (_, local), (position, synchronised) = trace.all_values("observe")

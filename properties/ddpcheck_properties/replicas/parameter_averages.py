@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ddpcheck.causes.cause import Given
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, ReplicaMethod, needs
 from ddpcheck.hypotheses.choose_causes import first_cause
@@ -16,8 +17,9 @@ from ddpcheck.models.spec import Linear, ModelSpec, Scale, mlp
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Finding
 
-from ..drawing import Judge, for_each
+from ..drawing import for_each
 from ..explicit_examples import fitting
+from ..judges import with_causes
 from ..strategies import branching, shards, training_job
 from .comparison import as_one_process
 
@@ -40,7 +42,7 @@ def check_averaged_weights_match_one_process(session: Session) -> None:
     if promised.has(ReplicaMethod.UNFREEZING) and "frozen" in promised.replica.model_features:
         jobs.append(frozen_later(world, specs[1], promised))
     allowed = [job for job in jobs if promised.has(ReplicaMethod.CHECKPOINT) or Resume() not in job.operations]
-    for_each(session, fitting(session, allowed), _explained(promised))
+    for_each(session, fitting(session, allowed), with_causes(as_one_process(promised), _explain))
 
 
 def averaging_job(world_size: int, optimizer: OptimizerSpec, *, resumed: bool) -> Job:
@@ -87,17 +89,8 @@ def _models(promised: Capabilities) -> Iterator[ModelSpec]:
         yield branching(2, "a", loss="linear", dtype=dtype)
 
 
-def _explained(promised: Capabilities) -> Judge:
-    as_ever = as_one_process(promised)
-
-    def judge(job: Job, trace: Trace) -> None:
-        try:
-            as_ever(job, trace)
-        except Finding as finding:
-            if not trace.completed or finding.diagnosis.subject[0] != "averaged":
-                raise
-            looks = (ObservedAverages(position, ranks) for position, ranks in trace.all_values("observe"))
-            told = (first_cause(OF_AVERAGES, look) for look in looks)
-            raise finding.blaming(next(filter(None, told), finding.diagnosis.causes)) from None
-
-    return judge
+def _explain(job: Job, trace: Trace, finding: Finding) -> Given:
+    if not trace.completed or finding.diagnosis.subject[0] != "averaged":
+        return None
+    looks = (ObservedAverages(position, ranks) for position, ranks in trace.all_values("observe"))
+    return next(filter(None, (first_cause(OF_AVERAGES, look) for look in looks)), None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
@@ -121,43 +121,37 @@ class _Samples:
             self.taken = 0
 
 
-@dataclass
 class _Layers:
-    """The trainable layers; those of `model` that can be frozen are switched one after the other."""
+    """The linear layers of a model, which are frozen and unfrozen one after the other."""
 
-    model: ModelSpec
-    frozen: list[str] = field(default_factory=list)
-    switched: list[str] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        linear = [layer for layer in self.model.layers if isinstance(layer, Linear) and not layer.uses]
-        self.frozen = [layer.name for layer in linear if layer.frozen]
-        self.linear = [layer.name for layer in linear]
-        self.lasting = {layer.name for layer in linear if not layer.branch}
-        self.others = any(
-            isinstance(layer, Embedding) or (isinstance(layer, Scale) and not layer.buffer)
-            for layer in self.model.layers
+    def __init__(self, model: ModelSpec) -> None:
+        linear = [layer for layer in model.layers if isinstance(layer, Linear) and not layer.uses]
+        self._names = [layer.name for layer in linear]
+        self._in_every_batch = {layer.name for layer in linear if not layer.branch}
+        self._others_learn = any(
+            isinstance(layer, Embedding) or (isinstance(layer, Scale) and not layer.buffer) for layer in model.layers
         )
+        self._frozen = [layer.name for layer in linear if layer.frozen]
+        self._switched: list[str] = []
 
     def switch(self, *, trainable: bool) -> list[Operation]:
-        """The operation that switches the next layer; none if no layer is left. A layer that every batch uses always
-        stays trainable.
+        """The operations that switch the next layer; none if no layer is left. A layer that every batch uses always stays
+        trainable.
         """
-        if trainable:
-            candidates = self.frozen
-        else:
-            learning = [name for name in self.linear if name not in self.frozen]
-            candidates = [name for name in learning if self.others or self.lasting - {*self.frozen, name}]
-        if not candidates:
+        name = next(iter(self._frozen if trainable else self._may_be_frozen()), None)
+        if name is None:
             return []
-        name = candidates[0]
-        self.frozen = [other for other in self.frozen if other != name] + [name] * (not trainable)
-        self.switched = [*dict.fromkeys((*self.switched, name))]
+        self._frozen = [other for other in self._frozen if other != name] + [name] * (not trainable)
+        self._switched = [*dict.fromkeys((*self._switched, name))]
         return [ZeroGrad(), SetTrainable((name,), trainable)]
 
     def again(self) -> list[Operation]:
         """The operations that repeat the settings for a new replica."""
-        return [SetTrainable((name,), name not in self.frozen) for name in self.switched]
+        return [SetTrainable((name,), name not in self._frozen) for name in self._switched]
+
+    def _may_be_frozen(self) -> list[str]:
+        trainable = [name for name in self._names if name not in self._frozen]
+        return [name for name in trainable if self._others_learn or self._in_every_batch - {*self._frozen, name}]
 
 
 def training_program(
@@ -180,35 +174,47 @@ def training_program(
     """
     model = model or mlp((2, 3, 2))
     samples, layers = _Samples(world_size, sizes, uneven), _Layers(model)
-    ranks = range(world_size)
     operations: list[Operation] = []
     backwards = 0
     for number, word in enumerate(legal(words, promised)):
-        active = tuple(taken[(backwards + (0 if together else rank)) % len(taken)] for rank in ranks)
-        made: list[Operation] = []
-        if word in ("backward", "local"):
-            made = [Backward(samples.next(), word == "backward", active)]
-            backwards += 1
-        elif word == "resize":
-            samples.resized += 1
-        elif word == "epoch":
-            samples.next_epoch(seed + number)
-        elif word in ("freeze", "unfreeze"):
-            made = layers.switch(trainable=word == "unfreeze")
-        elif word == "predict":
-            made = [Predict(shards([2] * world_size), active)]
-        elif word == "predict_alone":
-            made = [Predict(tuple((0,) * (rank == world_size - 1) for rank in ranks), active)]
-        elif word == "resume":
-            made = [Resume(), *layers.again()]
-        else:
-            made = [Clip(max_norm) if word == "clip" else _PLAIN[word]]
+        places = ((backwards + (0 if together else rank)) % len(taken) for rank in range(world_size))
+        active = tuple(taken[place] for place in places)
+        made = _operations_of(word, samples, layers, active, max_norm, seed + number)
+        backwards += word in ("backward", "local")
         operations += [*made, EVERYTHING] if made and looking else made
     operations += [] if looking else [EVERYTHING]
     return training_job(world_size, model, operations, optimizer, exact=False, seed=seed)
 
 
-_PLAIN: dict[Word, Operation] = {
+def _operations_of(
+    word: Word, samples: _Samples, layers: _Layers, active: tuple[tuple[str, ...], ...], max_norm: float, seed: int
+) -> list[Operation]:
+    """The operations of a word, if any. active: each rank's branches. seed: of the order of a new epoch."""
+    ranks = range(samples.world_size)
+    match word:
+        case "backward" | "local":
+            return [Backward(samples.next(), word == "backward", active)]
+        case "resize":
+            samples.resized += 1
+            return []
+        case "epoch":
+            samples.next_epoch(seed)
+            return []
+        case "freeze" | "unfreeze":
+            return layers.switch(trainable=word == "unfreeze")
+        case "predict":
+            return [Predict(shards([2] * len(ranks)), active)]
+        case "predict_alone":
+            return [Predict(tuple((0,) * (rank == ranks[-1]) for rank in ranks), active)]
+        case "resume":
+            return [Resume(), *layers.again()]
+        case "clip":
+            return [Clip(max_norm)]
+        case _:
+            return [_OPERATIONS[word]]
+
+
+_OPERATIONS: dict[Word, Operation] = {
     "step": Step(),
     "zero_grad": ZeroGrad(),
     "zeros": ZeroGrad(to_zeros=True),
@@ -216,6 +222,7 @@ _PLAIN: dict[Word, Operation] = {
     "open": OpenWindow(),
     "close": CloseWindow(),
 }
+"""The words that stand for one operation without parameters."""
 
 
 def program_text(operations: Iterable[Operation]) -> str:

@@ -17,7 +17,7 @@ from ddpcheck.verdict import Finding
 
 from ..drawing import Judge, all_or_every_second, for_all, within_promises
 from ..explicit_examples import fitting
-from ..strategies import ADAM, SEEDS, adam, branching, branching_models, choice, models, sgd
+from ..strategies import ADAM, SEEDS, branching, branching_models, choice, models, optimizers
 from .comparison import as_one_process, ended_inside
 from .program_grammar import WORDS, Word, program_text, training_program
 from .shown_values import by_shown_values
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 LONGEST = 14
 Words = tuple[Word, ...]
 Make = Callable[[Words, bool], Job]
+"""Makes the Job of a program; the second argument says whether it is observed after every operation."""
 BRANCHES_TAKEN: tuple[Callable[[tuple[str, ...]], tuple[tuple[str, ...], ...]], ...] = (
     lambda names: (names,),
     lambda names: (names, ()),
@@ -51,16 +52,16 @@ def check_random_training_programs_match_one_process(session: Session) -> None:
         job = training_program(world, promised, words, frozen if "unfreeze" in words else None, looking=looking)
         return within_promises(job, promised)
 
-    known = Known()
-    examples = [known.job(program, words) for words in KNOWN]
-    examples.append(known.job(program, EMPTY_WINDOW, looking=False))
+    written = WrittenPrograms()
+    examples = [written.job(program, words) for words in REGRESSIONS]
+    examples.append(written.job(program, EMPTY_WINDOW, looking=False))
     if "branch" in promised.replica.model_features and promised.replica.unused_parameters == "synchronised":
         examples += [make(world, promised) for make in (_used_after_resuming, _counted_apart, _coming_and_going)]
     examples = all_or_every_second(session, fitting(session, examples))
     judge = telling(as_one_process(promised))
     drawn = programs(world, promised)
     further = by_shown_values(session)
-    for_all(session, drawn, judge, examples=examples, shorter=known.shorter, share=1.5, further=further)
+    for_all(session, drawn, judge, examples=examples, shorter=written.shorter, share=1.5, further=further)
 
 
 def telling(judge: Judge) -> Judge:
@@ -77,13 +78,14 @@ def telling(judge: Judge) -> Judge:
     return told
 
 
-class Known:
-    """Jobs with the words and settings that made them, and whether they are observed after every operation."""
+class WrittenPrograms:
+    """Jobs that were made of words, from which shorter and clearer ones can be made."""
 
     def __init__(self) -> None:
         self._made: dict[Job, tuple[Make, Words, bool]] = {}
 
     def job(self, make: Make, words: Words, looking: bool = True) -> Job:
+        """The Job of these words. looking: observed after every operation, not only at the end."""
         made = make(words, looking)
         self._made[made] = make, words, looking
         return made
@@ -104,25 +106,15 @@ class Known:
 
 _STEP: tuple[Word, ...] = ("zero_grad", "backward", "step")
 
-KNOWN: tuple[tuple[Word, ...], ...] = (
+REGRESSIONS: tuple[Words, ...] = (
     ("backward", "step", "backward", "step"),  # no zero_grad: the second step uses both gradients
     ("backward", "step", "local", "backward", "clip", "step"),
     ("local", "zero_grad", "local", "backward", "clip", "step", "backward", "step"),
     ("local", "save", "predict_alone", "backward", "step", "resume", "backward", "step", "resume", "backward", "step"),
     ("backward", "backward", "step", "zero_grad", "local", "predict", "backward", "step"),
     (
-        "backward",
-        "step",
-        "save",
-        "backward",
-        "step",
-        "resume",
-        "predict",
-        "backward",
-        "step",
-        "resume",
-        "backward",
-        "step",
+        *("backward", "step", "save", "backward", "step", "resume", "predict"),
+        *("backward", "step", "resume", "backward", "step"),
     ),
     (*_STEP, *_STEP, *_STEP, *_STEP, *_STEP, *_STEP),
     ("zero_grad", "zero_grad", "backward", "step", "zero_grad", "zero_grad", "backward"),
@@ -182,9 +174,6 @@ def programs(draw: DrawFn, world_size: int, capabilities: Capabilities) -> Job:
     end.
     """
     sentence = draw(_SENTENCES)
-    offered = [
-        strategy for name, strategy in (("sgd", sgd()), ("adam", adam())) if name in capabilities.replica.optimizers
-    ]
     model = draw(_models(capabilities))
     names = model.branches
     taken = draw(choice(BRANCHES_TAKEN))(names) if names else ((),)
@@ -193,7 +182,7 @@ def programs(draw: DrawFn, world_size: int, capabilities: Capabilities) -> Job:
         capabilities,
         sentence,
         model,
-        draw(st.one_of(offered)),
+        draw(optimizers(capabilities)),
         sizes=draw(choice(((2, 3), (1, 3), (4, 1, 2)))),
         uneven=capabilities.replica.uneven_batches != "refused" and draw(choice((False, False, True))),
         taken=taken,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ddpcheck.causes import updates as causes
+from ddpcheck.causes.cause import Given
 from ddpcheck.checks import law
 from ddpcheck.contract import ReplicaMethod, needs
 from ddpcheck.job import Backward, Job, Operation, OptimizerSpec, Resume, Save, Step, ZeroGrad
@@ -14,6 +15,7 @@ from ddpcheck.verdict import Finding
 
 from ..drawing import for_each
 from ..explicit_examples import fitting
+from ..judges import with_causes
 from ..strategies import PARAMETERS, shards, training_job
 from .comparison import as_one_process
 
@@ -35,24 +37,20 @@ def check_parameters_with_replaced_memory_are_trained(session: Session) -> None:
     after a resume. torch models do so by assigning `weight.data`.
     """
     promised, world = session.capabilities, session.world_size
-    as_usual = as_one_process(promised)
-
-    def judge(job: Job, trace: Trace) -> None:
-        try:
-            as_usual(job, trace)
-        except Finding as finding:
-            assert job.model is not None
-            if not trace.completed or "replaced_parameters" not in job.model.features():
-                raise
-            raise finding.blaming(causes.REPLACED_PARAMETERS_HELD(), *finding.diagnosis.causes) from None
-
     # the Jobs without replacement come first: their failures have other causes
     jobs = [
         _trained(world, each, promised.has(ReplicaMethod.CHECKPOINT), replaced)
         for replaced in (False, True)
         for each in OPTIMIZERS
     ]
-    for_each(session, fitting(session, jobs), judge)
+    for_each(session, fitting(session, jobs), with_causes(as_one_process(promised), _explain))
+
+
+def _explain(job: Job, trace: Trace, finding: Finding) -> Given:
+    assert job.model is not None
+    if not trace.completed or "replaced_parameters" not in job.model.features():
+        return None
+    return causes.REPLACED_PARAMETERS_HELD(), finding.diagnosis.causes
 
 
 def _trained(world: int, optimizer: OptimizerSpec, resumes: bool, replaced: bool) -> Job:

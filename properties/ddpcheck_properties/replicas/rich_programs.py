@@ -5,6 +5,8 @@ A seed chooses features, optimizers and operations, so that each pair of them me
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import partial
 from random import Random
@@ -22,9 +24,9 @@ from ..explicit_examples import fitting
 from ..strategies import LOSSES, OPTIMIZERS, SEEDS
 from .comparison import as_one_process
 from .program_grammar import Word, training_program
-from .programs import BRANCHES_TAKEN, Known, telling
+from .programs import BRANCHES_TAKEN, WrittenPrograms, telling
 from .shown_values import by_shown_values
-from .side_effects import arguments_stay, nothing_was_changed
+from .unchanged_arrays import arguments_unchanged, states_and_batches_unchanged
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session
@@ -47,7 +49,7 @@ def check_long_programs_on_rich_models_match_one_process(session: Session) -> No
     In these rounds, ranks save, resume, predict, freeze layers, accumulate micro-batches and use different batch sizes.
     """
     world, promised = session.world_size, session.capabilities
-    known = Known()
+    written = WrittenPrograms()
 
     def program(seed: int) -> Job:
         choices = Random(seed)
@@ -55,7 +57,7 @@ def check_long_programs_on_rich_models_match_one_process(session: Session) -> No
         words: tuple[Word, ...] = rich_words(choices)
         if "batch_norm" in model.features():  # a clip may add 1e-6 to the norm, which bounds allow and NEAR does not
             words = tuple(word for word in words if word != "clip")
-        return known.job(partial(_program, world, promised, model, seed), words, looking=seed % 3 == 0)
+        return written.job(partial(_program, world, promised, model, seed), words, looking=seed % 3 == 0)
 
     examples = all_or_every_second(session, fitting(session, map(program, ALWAYS)))
     drawn = SEEDS.map(program) if examples else st.nothing()
@@ -65,8 +67,8 @@ def check_long_programs_on_rich_models_match_one_process(session: Session) -> No
         drawn,
         judge,
         examples=examples,
-        shorter=known.shorter,
-        clearer=known.clearer,
+        shorter=written.shorter,
+        clearer=written.clearer,
         share=0.25,
         further=by_shown_values(session),
     )
@@ -79,8 +81,8 @@ def _judge(promised: Capabilities) -> Judge:
     def judge(job: Job, trace: Trace) -> None:
         assert job.model is not None
         (near if "batch_norm" in job.model.features() else bounded)(job, trace)
-        nothing_was_changed(job, trace)
-        arguments_stay(promised, job, trace)
+        states_and_batches_unchanged(job, trace)
+        arguments_unchanged(promised, job, trace)
 
     return judge
 
@@ -157,11 +159,7 @@ def rich_words(choices: Random) -> tuple[Word, ...]:
 
 def rich_model(choices: Random, promised: Capabilities) -> ModelSpec:
     """A model with about half of the features that are promised."""
-
-    def has(feature: str, often: float = 0.5) -> bool:
-        chosen = choices.random() < often  # drawn for every promise, so that a seed always gives the same other choices
-        return chosen and feature in promised.replica.model_features
-
+    has = partial(drawn_feature, choices, promised.replica.model_features)
     dtypes = sorted(promised.replica.replica_dtypes) or ["float32"]
     normal = "float64" in dtypes and promised.replica.reduction_dtype == "model"
     if choices.random() < 0.1:
@@ -174,19 +172,11 @@ def rich_model(choices: Random, promised: Capabilities) -> ModelSpec:
         outputs = choices.choice((width, width, 1, 2, 3, 5))
         frozen = bool(layers) and has("frozen", 0.3)
         penalty = 0.25 if has("penalty", 0.2) else 0.0
-        name = f"fc{number}"
-        layers.append(Linear(name, width, outputs, bias=choices.random() < 0.7, frozen=frozen, penalty=penalty))
+        bias = choices.random() < 0.7
+        layers.append(Linear(f"fc{number}", width, outputs, bias=bias, frozen=frozen, penalty=penalty))
         width = outputs
-        if has("batch_norm", 0.2) and normal:
-            layers.append(BatchNorm(f"norm{number}", width))
-        if has("activity", 0.2):
-            layers.append(Activity(0.25))
-        if has("scale", 0.3):
-            layers.append(Scale(f"scale{number}", choices.choice((0, width))))
-        if has("buffer", 0.3):
-            layers.append(Scale(f"buffer{number}", 0 if number == 2 else width, buffer=True))
-        if number < last:
-            layers.append(Activation(curve))
+        layers += _layers_behind(number, width, choices, has, normal=normal)
+        layers += [Activation(curve)] * (number < last)
     first = next(layer for layer in layers if isinstance(layer, Linear))
     if "branch" in promised.replica.model_features and promised.replica.unused_parameters == "synchronised":
         names = "ab"[: choices.choice((0, 0, 1, 2))]
@@ -197,3 +187,23 @@ def rich_model(choices: Random, promised: Capabilities) -> ModelSpec:
         layers.append(Head("head", width, width, 0.5))
     dtype = choices.choice((max(dtypes), *dtypes))  # in float64 the bounds are narrower
     return ModelSpec(tuple(layers), loss=choices.choice(LOSSES[False]), dtype=dtype)
+
+
+def drawn_feature(choices: Random, promised: AbstractSet[str], feature: str, often: float = 0.5) -> bool:
+    """Whether a promised feature is used; drawn for every feature, so that a seed always gives the same other choices."""
+    chosen = choices.random() < often
+    return chosen and feature in promised
+
+
+def _layers_behind(
+    number: int, width: int, choices: Random, has: Callable[[str, float], bool], *, normal: bool
+) -> Iterator[Layer]:
+    """Layers of other kinds behind the linear layer of this number. normal: batch norm is possible."""
+    if has("batch_norm", 0.2) and normal:
+        yield BatchNorm(f"norm{number}", width)
+    if has("activity", 0.2):
+        yield Activity(0.25)
+    if has("scale", 0.3):
+        yield Scale(f"scale{number}", choices.choice((0, width)))
+    if has("buffer", 0.3):
+        yield Scale(f"buffer{number}", 0 if number == 2 else width, buffer=True)

@@ -14,7 +14,7 @@ from ..drawing import for_each
 from ..explicit_examples import fitting
 from ..strategies import GRADIENTS, PARAMETERS, shards, training_job
 from .comparison import as_one_process
-from .side_effects import nothing_was_changed
+from .unchanged_arrays import states_and_batches_unchanged
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session
@@ -54,12 +54,12 @@ def _weigh(session: Session) -> None:
     if promised.has(ReplicaMethod.NO_SYNC):
         jobs.append(masked_windows(world, each=promised.replica.sample_weights == "equal_ranks"))
     if promised.replica.uneven_batches == "equal_weight":
-        jobs.append(of_other_sizes(world))
-    as_ever = as_one_process(promised)
+        jobs.append(weights_of_uneven_batches(world))
+    like_one_process = as_one_process(promised)
 
     def judge(job: Job, trace: Trace) -> None:
-        as_ever(job, trace)
-        nothing_was_changed(job, trace)
+        like_one_process(job, trace)
+        states_and_batches_unchanged(job, trace)
 
     for_each(session, fitting(session, jobs), judge)
 
@@ -80,7 +80,7 @@ def light(world_size: int, factor: float = 1.0) -> Job:
     return _trained(world_size, mlp((2, 3, 2), activation="tanh"), [weights], OptimizerSpec(lr=0.125))
 
 
-def of_other_sizes(world_size: int) -> Job:
+def weights_of_uneven_batches(world_size: int) -> Job:
     """Rank 0 has three samples and the others one: sums of weights are not proportional to sample counts."""
     weights = (0.5, 0.25, 0.25), *((1.5 + rank,) for rank in range(1, world_size))
     return _trained(world_size, mlp((2, 3, 2), activation="tanh"), [weights], OptimizerSpec(lr=0.125))

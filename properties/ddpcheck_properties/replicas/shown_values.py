@@ -8,16 +8,14 @@ are told.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ddpcheck import assertions
-from ddpcheck.causes import Kind, gradients, values
+from ddpcheck.causes import Kind, auxiliary_terms, gradients, sample_weights, values
 from ddpcheck.contract import Capabilities
-from ddpcheck.hypotheses.causes_of_observations import causes_in_job
-from ddpcheck.hypotheses.programs import WrongInJob
 from ddpcheck.job import Backward, Clip, Job, Join, Observe, Operation, Predict, Resume, Save, Step, ZeroGrad
 from ddpcheck.operations.replica import of_two_replicas
 from ddpcheck.oracle import ExpectedArray, ExpectedOperation, Oracle
@@ -27,7 +25,7 @@ from ddpcheck.trace import Trace
 from ddpcheck.verdict import Finding
 
 from ..drawing import Further, within_promises
-from .comparison import compare
+from .comparison import compare, placed
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session
@@ -48,7 +46,10 @@ _DECIDED: Mapping[type, tuple[str, ...]] = {
 }
 """The kinds of values that an operation decides, or leaves as they are. Other changes have checks of their own."""
 _OF_GRADIENTS = frozenset(
-    each.id for module in (gradients, values) for each in vars(module).values() if isinstance(each, Kind)
+    each.id
+    for module in (auxiliary_terms, gradients, sample_weights, values)
+    for each in vars(module).values()
+    if isinstance(each, Kind)
 )
 
 
@@ -84,54 +85,84 @@ def wrong_operations(
     """The first Finding about each kind of operation: later ones may come from the same mistake, as what an optimizer keeps
     is not shown.
     """
-    oracle = Oracle(job, promised, bounds=True)
-    last: Operation | None = None
-    added = False  # the last backward's gradients, to others that were there
-    apart = False  # whether parameters or buffers differed between ranks
-    differing = False  # whether the last gradients differ between ranks: a norm may be taken in several ways
-    first_only = False  # the other ranks may have loaded their own values, or rank 0's
-    wrong: set[str] = set()  # kinds of operations
+    oracle, shown = Oracle(job, promised, bounds=True), _Shown(gradients_known)
     for moment in oracle.walk():
-        position, operation = moment.position, moment.operation
-        if not isinstance(operation, Observe):
-            last = operation
-            first_only = first_only or (apart and isinstance(operation, Resume))
-        if last is not None and last.kind not in wrong and not (differing and isinstance(last, Clip)):
-            judged = _decided(moment, last, gradients_known=gradients_known, added=added, apart=apart)
+        if not isinstance(moment.operation, Observe):
+            shown.begin(moment.operation)
+        judged = shown.decided_by_last(moment)
+        if judged is not None:
             try:
-                compare(_of_rank_zero(judged) if first_only else judged, job, trace, bits=False)
+                compare(judged, job, trace, bits=False)
             except Finding as finding:
-                told = finding.diagnosis
-                of = WrongInJob(job, position, told.subject[0], told.causes, promised.replica.reduction_dtype)
-                wrong |= {last.kind, *[Step.kind] * isinstance(last, Resume)}
-                yield finding.blaming(causes_in_job(of)).at(position)
-        if isinstance(operation, Observe):
-            if isinstance(last, Backward) and _moved(trace.values(position, "parameters"), moment.arrays["parameters"]):
-                wrong.add(Step.kind)  # of which the optimizer may know
-            added = any(np.any(array) for seen in trace.values(position, "gradients") for array in seen.values())
-            if not all(oracle.goes_on_from(what, trace.values(position, what)) for what in operation.what):
+                shown.set_wrong()
+                yield placed(finding, job, moment.position, promised)
+        if isinstance(moment.operation, Observe):
+            shown.look(moment, trace)
+            kinds = moment.operation.what
+            if not all(oracle.goes_on_from(what, trace.values(moment.position, what)) for what in kinds):
                 return
-            kept = ("parameters", "buffers")
-            differing = _differ(trace.values(position, "gradients"), moment.arrays["gradients"])
-            apart = apart or any(_differ(trace.values(position, what), moment.arrays[what]) for what in kept)
 
 
-def _decided(
-    moment: ExpectedOperation, last: Operation, *, gradients_known: bool, added: bool, apart: bool
-) -> ExpectedOperation:
-    """The results that the last operation decides. Gradients that a backward adds to others may be reduced again, and
-    buffers that differ between ranks may be those of any rank.
+@dataclass
+class _Shown:
+    """What the ranks have shown, which decides what can be judged next.
+
+    last: the last operation that is no observation. wrong: kinds of operations that are not judged any more. added: the
+    last backward may add to gradients that were there. apart: parameters or buffers differ between ranks. differing: so do
+    gradients, so a norm may be taken in several ways. first_only: the other ranks may have loaded rank 0's values, or
+    their own.
     """
-    decided = set(_DECIDED.get(type(last), ()))
-    if isinstance(last, Backward):
-        decided -= {*["gradients"] * (added or not gradients_known), *["buffers"] * apart}
-    arrays = {what: entries for what, entries in moment.arrays.items() if what in decided}
-    if isinstance(last, Step) and not gradients_known:
-        arrays = {
-            what: {name: entry for name, entry in entries.items() if isinstance(entry.made_of, Update)}
-            for what, entries in arrays.items()
-        }
-    return replace(moment, arrays=arrays)
+
+    gradients_known: bool
+    last: Operation | None = None
+    wrong: set[str] = field(default_factory=set)
+    added: bool = False
+    apart: bool = False
+    differing: bool = False
+    first_only: bool = False
+
+    def begin(self, operation: Operation) -> None:
+        """Take an operation as the last one."""
+        self.last = operation
+        self.first_only = self.first_only or (self.apart and isinstance(operation, Resume))
+
+    def decided_by_last(self, moment: ExpectedOperation) -> ExpectedOperation | None:
+        """The results that the last operation decides; None if it is not judged."""
+        last = self.last
+        if last is None or last.kind in self.wrong or (self.differing and isinstance(last, Clip)):
+            return None
+        decided = self._decided(moment, last)
+        return _of_rank_zero(decided) if self.first_only else decided
+
+    def set_wrong(self) -> None:
+        """Judge no more operations of the last one's kind; after a wrong resume no steps either."""
+        assert self.last is not None
+        self.wrong |= {self.last.kind, *[Step.kind] * isinstance(self.last, Resume)}
+
+    def look(self, moment: ExpectedOperation, trace: Trace) -> None:
+        """Take in an observation of all kinds of values."""
+        seen = {what: trace.values(moment.position, what) for what in _LOOK.what}
+        if isinstance(self.last, Backward) and _moved(seen["parameters"], moment.arrays["parameters"]):
+            self.wrong.add(Step.kind)  # of which the optimizer may know
+        self.added = any(np.any(array) for rank in seen["gradients"] for array in rank.values())
+        self.differing = _differ(seen["gradients"], moment.arrays["gradients"])
+        self.apart = self.apart or any(_differ(seen[what], moment.arrays[what]) for what in ("parameters", "buffers"))
+
+    def _decided(self, moment: ExpectedOperation, last: Operation) -> ExpectedOperation:
+        """Gradients that a backward adds to others may be reduced again, and buffers that differ between ranks may be
+        those of any rank.
+        """
+        decided = set(_DECIDED.get(type(last), ()))
+        if isinstance(last, Backward):
+            unknown = self.added or not self.gradients_known
+            decided -= {*["gradients"] * unknown, *["buffers"] * self.apart}
+        arrays = {what: entries for what, entries in moment.arrays.items() if what in decided}
+        if isinstance(last, Step) and not self.gradients_known:
+            arrays = {
+                what: {name: entry for name, entry in entries.items() if isinstance(entry.made_of, Update)}
+                for what, entries in arrays.items()
+            }
+        return replace(moment, arrays=arrays)
 
 
 def _of_rank_zero(moment: ExpectedOperation) -> ExpectedOperation:

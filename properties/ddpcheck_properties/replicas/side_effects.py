@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -11,11 +10,10 @@ import numpy as np
 
 from ddpcheck import assertions
 from ddpcheck.causes import programs
+from ddpcheck.causes.cause import Given
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, ReplicaMethod, needs
 from ddpcheck.hypotheses.arrays import Evidence
-from ddpcheck.hypotheses.choose_causes import first_cause
-from ddpcheck.hypotheses.ordered_hypotheses.replicas import OF_CHANGED_ARGUMENTS
 from ddpcheck.hypotheses.replicas.special_runs import evaluation_changes_gradients
 from ddpcheck.job import (
     Backward,
@@ -38,11 +36,13 @@ from ddpcheck.trace import Trace
 from ddpcheck.verdict import Finding
 
 from .. import explicit_examples
-from ..drawing import Judge, for_all, for_each
+from ..drawing import for_all, for_each
 from ..explicit_examples import fitting
+from ..judges import with_causes
 from ..strategies import ADAM, GRADIENTS, MOMENTUM, models, sgd, shards, training_job, training_jobs
 from .comparison import as_one_process, when
 from .shown_values import by_shown_values
+from .unchanged_arrays import arguments_unchanged, states_and_batches_unchanged
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session
@@ -70,7 +70,7 @@ def check_predict_does_not_change_training(session: Session) -> None:
         world, promised, model=models(promised, exact=False, depths=(1, 2)), exact=False, optimizer=sgd()
     )
     evaluated = drawn.map(lambda job: _between(job, Predict(everyone)))
-    judge = _though_evaluated(as_one_process(promised))
+    judge = with_causes(as_one_process(promised), _causes_of_evaluating)
     try:
         for_all(session, evaluated, judge, examples=fitting(session, examples), share=0.3)
     except Finding as finding:
@@ -130,14 +130,14 @@ def check_saved_state_is_a_copy(session: Session) -> None:
     world, promised = session.world_size, session.capabilities
     trained = [explicit_examples.steps(world, _averaging(spec, promised)) for spec in (MOMENTUM, ADAM)]
     jobs = [_between(job, Save()) for job in (*trained, explicit_examples.statistics(world, 2))]
-    for_each(session, fitting(session, jobs), nothing_was_changed)
+    for_each(session, fitting(session, jobs), states_and_batches_unchanged)
 
 
 @law("replica_sync", needs.replica, needs.replica.optimizers("sgd"))
 def check_backward_does_not_change_its_batch(session: Session) -> None:
     """Neither backward nor predict() changes the given inputs and targets, which later epochs use again."""
     jobs = [_between(explicit_examples.steps(session.world_size, MOMENTUM), Predict(((0, 1),) * session.world_size))]
-    for_each(session, fitting(session, jobs), nothing_was_changed)
+    for_each(session, fitting(session, jobs), states_and_batches_unchanged)
 
 
 @law("replica_sync", needs.replica, needs.replica.optimizers("sgd"))
@@ -150,7 +150,7 @@ def check_replica_does_not_change_given_arrays(session: Session) -> None:
     jobs = [trained[0], explicit_examples.statistics(world, 2)]
     if promised.has(ReplicaMethod.CHECKPOINT):
         jobs += [replace(job, operations=(*job.operations, Save(), Resume(), *job.operations)) for job in trained]
-    for_each(session, fitting(session, jobs), partial(arguments_stay, promised))
+    for_each(session, fitting(session, jobs), partial(arguments_unchanged, promised))
 
 
 def _averaging(spec: OptimizerSpec, promised: Capabilities) -> OptimizerSpec:
@@ -165,63 +165,15 @@ def _try_unevaluated(session: Session, finding: Finding) -> None:
         for_each(session, [replace(finding.job, operations=plain)], as_one_process(session.capabilities))
 
 
-def _though_evaluated(as_ever: Judge) -> Judge:
-    def judge(job: Job, trace: Trace) -> None:
-        try:
-            as_ever(job, trace)
-        except Finding as finding:
-            sure, (kind, _) = finding.diagnosis.causes, finding.diagnosis.subject
-            if kind != "gradients":
-                raise
-            raise finding.blaming(sure, evaluation_changes_gradients(sure)) from None
-
-    return judge
-
-
-def arguments_stay(promised: Capabilities, job: Job, trace: Trace) -> None:
-    """The loaded state keeps its values; so do the arguments of replicas, if several may exist."""
-    assertions.completed(trace)
-    calls = ("load_state", "make_replica") if promised.replica.several_replicas else ("load_state",)
-    for rank in trace.ranks:
-        found = (each for record in rank.records for each in record.values.get("arguments_changed", ()))
-        changed = [(call, name) for call, name in found if call in calls]
-        assertions.that(
-            not changed,
-            f"{', '.join(map(_argument, changed[:3]))} on rank {rank.rank}: changed since, but should stay as it was",
-            first_cause(OF_CHANGED_ARGUMENTS, [name for _, name in changed]),
-        )
-
-
-def _argument(changed: tuple[str, str]) -> str:
-    call, name = changed
-    return f"{name} given to {call}()" if name else f"the names in the argument of {call}()"
+def _causes_of_evaluating(job: Job, trace: Trace, finding: Finding) -> Given:
+    sure, (kind, _) = finding.diagnosis.causes, finding.diagnosis.subject
+    return (sure, evaluation_changes_gradients(sure)) if kind == "gradients" else None
 
 
 def _between(job: Job, *inserted: Operation) -> Job:
     """The Job with these operations before the first of its own, and after each."""
     operations = [*inserted, *(each for operation in job.operations for each in (operation, *inserted))]
     return replace(job, operations=tuple(operations))
-
-
-def nothing_was_changed(job: Job, trace: Trace) -> None:
-    """Saved states and batches have not changed."""
-    assertions.completed(trace)
-    for rank in trace.ranks:
-        for record in rank.records:
-            place = f"{when(job, record.operation)}, rank {rank.rank}"
-            changed: Sequence[str] = record.values.get("overwritten_later", ())
-            assertions.that(
-                not changed,
-                f"state(): {', '.join(changed[:3])} ({place}): later operations changed them, but they should be copies",
-                programs.STATE_IS_VIEW(),
-            )
-            written: Sequence[str] = record.values.get("batch_changed", ())
-            call = job.operations[record.operation].kind
-            assertions.that(
-                not written,
-                f"{call} ({place}): the batch's {', '.join(written)} were changed, but should stay as they were",
-                programs.CALL_CHANGES_BATCH(operation=call),
-            )
 
 
 def _normalises(job: Job, trace: Trace) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from ddpcheck.causes import replicas as causes
+from ddpcheck.causes.cause import Given
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, ReplicaMethod, needs
 from ddpcheck.hypotheses.choose_causes import first_cause
@@ -21,8 +22,9 @@ from ddpcheck.verdict import Finding
 
 from ..drawing import Judge, for_each
 from ..explicit_examples import fitting
+from ..judges import because, with_causes
 from ..strategies import ADAM, GRADIENTS, PARAMETERS, shards, training_job
-from .comparison import as_one_process, because
+from .comparison import as_one_process
 from .parameter_averages import LOOK
 
 if TYPE_CHECKING:
@@ -57,11 +59,11 @@ def check_nonfinite_step_is_skipped_on_all_ranks(session: Session) -> None:
     jobs += [in_a_branch(world)] * (session.capabilities.replica.unused_parameters == "synchronised")
     for_each(session, fitting(session, jobs), _skipped(session.capabilities))
     forms = (False, True) if session.capabilities.has(ReplicaMethod.ZEROES_GRADIENTS) else (False,)
-    jobs = [thrown_away(world, to_zeros=to_zeros) for to_zeros in forms]
+    jobs = [cleared_nan(world, to_zeros=to_zeros) for to_zeros in forms]
     cause = causes.SKIPPED_THOUGH_CLEARED()
     for_each(session, fitting(session, jobs), because(as_one_process(session.capabilities), cause))
     if world == 2:  # more ranks show nothing new
-        for_each(session, fitting(session, [huge()]), _not_skipped(session.capabilities))
+        for_each(session, fitting(session, [huge_gradients()]), _not_skipped(session.capabilities))
 
 
 def overflow(
@@ -90,7 +92,7 @@ def averaged(world_size: int) -> Job:
     return poisoned(made, 2 * world_size, "nan")
 
 
-def thrown_away(world_size: int, *, to_zeros: bool) -> Job:
+def cleared_nan(world_size: int, *, to_zeros: bool) -> Job:
     """Four steps, none to be skipped: a form of zero_grad clears the NaN before the second."""
     job = overflow(world_size, OptimizerSpec(lr=0.05, momentum=0.9), ())
     _, second, *_ = (position for position, each in enumerate(job.operations) if isinstance(each, ZeroGrad))
@@ -109,7 +111,7 @@ def of_one_sign(world_size: int, poison: Poison) -> Job:
     )
 
 
-def huge() -> Job:
+def huge_gradients() -> Job:
     """Two ranks, and one step. Losses, and each element of the gradient, fit float32; the gradient's sum does not."""
     scale, limit = 2.0**124, 16.0  # limit: 2^128, the end of float32, in units of the scale
     model = ModelSpec((Embedding("embedding", 3, 128),), loss="linear", loss_scale=scale)
@@ -171,11 +173,11 @@ def _is_stopped(job: Job, sample: int) -> bool:
 
 
 def _not_skipped(promised: Capabilities) -> Judge:
-    as_ever = as_one_process(promised, tolerance=2.0**-20)  # bounds have no use near the end of float32
+    like_one_process = as_one_process(promised, tolerance=2.0**-20)  # bounds have no use near the end of float32
 
     def judge(job: Job, trace: Trace) -> None:
         try:
-            as_ever(job, trace)
+            like_one_process(job, trace)
         except Finding as finding:
             if not trace.completed:
                 raise
@@ -193,19 +195,19 @@ def _not_skipped(promised: Capabilities) -> Judge:
 
 
 def _skipped(promised: Capabilities) -> Judge:
-    as_ever = as_one_process(promised)
+    like_one_process = with_causes(as_one_process(promised), _causes_of_a_step)
 
     def judge(job: Job, trace: Trace) -> None:
-        try:
-            with np.errstate(invalid="ignore"):
-                as_ever(job, trace)
-        except Finding as finding:
-            if not trace.completed:
-                raise
-            told = first_cause(OF_A_STEP_NOT_SKIPPED, NotSkipped(job, trace))
-            raise finding.blaming(told, infinity_of_one_sign(job)) from None
+        with np.errstate(invalid="ignore"):
+            like_one_process(job, trace)
 
     return judge
+
+
+def _causes_of_a_step(job: Job, trace: Trace, _: Finding) -> Given:
+    if not trace.completed:
+        return None
+    return first_cause(OF_A_STEP_NOT_SKIPPED, NotSkipped(job, trace)), infinity_of_one_sign(job)
 
 
 def poisoned(job: Job, samples: int | tuple[int, ...], poison: Poison) -> Job:

@@ -21,8 +21,21 @@ from ddpcheck.verdict import Finding
 from .. import explicit_examples
 from ..drawing import for_all, for_each
 from ..explicit_examples import fitting
-from ..strategies import GRADIENTS, MOMENTUM, PARAMETERS, adam, choice, models, sgd, shards, training_job, training_jobs
-from .comparison import as_one_process, because
+from ..judges import because
+from ..strategies import (
+    GRADIENTS,
+    MOMENTUM,
+    PARAMETERS,
+    adam,
+    choice,
+    models,
+    optimizers,
+    sgd,
+    shards,
+    training_job,
+    training_jobs,
+)
+from .comparison import as_one_process
 from .gradients import same_bits_in
 from .shown_clips import raise_for_wrong_clips
 from .shown_values import by_shown_values
@@ -76,10 +89,9 @@ def check_adam_matches_one_process(session: Session) -> None:
 def check_replicas_stay_in_sync_bitwise(session: Session) -> None:
     """After every step, every parameter has the same bits on all ranks, whatever the optimizer."""
     world, promised = session.world_size, session.capabilities
-    offered = [strategy for name, strategy in (("sgd", sgd()), ("adam", adam())) if name in promised.replica.optimizers]
     model = models(promised, exact=False, batch_norm=True)
     drawn = training_jobs(
-        world, promised, model=model, exact=False, rounds=(2, 4), optimizer=st.one_of(offered), observe=()
+        world, promised, model=model, exact=False, rounds=(2, 4), optimizer=optimizers(promised), observe=()
     )
     examples = fitting(session, [explicit_examples.steps(world, MOMENTUM, count=4)])
     for_all(session, drawn, same_bits_in("parameters"), examples=examples)

@@ -15,7 +15,7 @@ from ddpcheck.operations.replica import of_two_replicas
 from ddpcheck.seeded_values import hashed, key_of
 from ddpcheck.verdict import Finding
 
-from ..drawing import all_or_every_second, for_all
+from ..drawing import all_or_every_second, finding_on, for_all
 from ..explicit_examples import fitting
 from .comparison import as_one_process
 from .program_grammar import Word, training_program
@@ -56,19 +56,15 @@ def check_replicas_in_one_process_are_independent(session: Session) -> None:
 
 
 def _told_apart(session: Session, finding: Finding) -> Finding:
-    """The finding; it says so if each program passes with one replica only."""
+    """The finding; replicas share state if the program of each passes alone."""
     job = finding.job
     if job is None or finding.hung:
         return finding
-    try:
-        for operations in of_each(job.operations):
-            alone = replace(job, operations=operations)
-            as_one_process(session.capabilities)(alone, session.run(alone))
-    except Finding:
-        return finding
-    told = finding.blaming(causes.REPLICAS_SHARE_STATE(), *finding.diagnosis.causes)
-    told.job = job
-    return told
+    judge = as_one_process(session.capabilities)
+    for alone in of_each(job.operations):
+        if finding_on(session, replace(job, operations=alone), judge) is not None:
+            return finding
+    return finding.blaming(causes.REPLICAS_SHARE_STATE(), finding.diagnosis.causes)
 
 
 def of_each(operations: Sequence[Operation]) -> tuple[tuple[Operation, ...], tuple[Operation, ...]]:

@@ -9,7 +9,6 @@ import numpy as np
 
 from ddpcheck import assertions
 from ddpcheck.causes import training
-from ddpcheck.contract import Determinism
 from ddpcheck.hypotheses.causes_of_training import causes_of_best
 from ddpcheck.hypotheses.training.final_parameters import Causes
 from ddpcheck.oracle.training_runs import Run
@@ -24,9 +23,7 @@ def holds_the_best(run: Run) -> None:
     entries = run.moments[best][-1].arrays["parameters"]
     with explained(lambda: causes_of_best(run, best) or _wrong_until(run, best) or parameters_wrong_too(run)):
         time = f"of the best weights: epoch {best} has the lowest loss"
-        compare_arrays(
-            run.best, entries, "parameters", time, bits=(run.promised.world.determinism >= Determinism.BETWEEN_RANKS)
-        )
+        compare_arrays(run.best, entries, "parameters", time, bits=run.promised.world.equal_bits_on_ranks)
 
 
 def ends_with_the_last(run: Run) -> None:
@@ -41,17 +38,17 @@ def ends_with_the_last(run: Run) -> None:
             bool(moved) or best == last,
             f"parameters after the training run on rank {rank}: got those of epoch {best}, which has the lowest loss, to the "
             f"bit, but should be those of the last, epoch {last}",
-            (training.ENDS_WITH_EPOCH(epoch=best), training.BEST_INSTEAD_OF_LAST()),
+            (training.steps.ENDS_WITH_EPOCH(epoch=best), training.best_weights.BEST_INSTEAD_OF_LAST()),
         )
 
 
-def holds_the_best_number(run: Run) -> None:
+def holds_the_only_finite_epoch(run: Run) -> None:
     """In a run that diverges, the best weights are those of the first epoch, the only one with a finite loss."""
     losses = run.losses[0]
     if not math.isfinite(losses[0]) or any(map(math.isfinite, losses[1:])):
         return
     first = replace(run, indices=run.indices[:1]).moments[0][-1].arrays["parameters"]
-    with explained(lambda: (training.NAN_COUNTS_AS_LOWEST(),)):
+    with explained(lambda: (training.best_weights.NAN_COUNTS_AS_LOWEST(),)):
         compare_arrays(
             run.best, first, "parameters", f"of the best weights, where the losses are {losses},", bits=False
         )

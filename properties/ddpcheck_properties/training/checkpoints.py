@@ -191,32 +191,39 @@ def resumed_right(promised: Capabilities, *, bits: bool = False) -> Judge:
     def judge(job: Job, trace: Trace) -> None:
         special = SpecialRun(plan_of(job, RESUMED), trace)
         with explained(lambda: first_cause(OF_A_SPECIAL_RUN, special)):
-            judged(job, trace)
-
-    def judged(job: Job, trace: Trace) -> None:
-        assertions.completed(trace)
-        whole, cut, resumed = (plan_of(job, position) for position in (WHOLE, RESUMED - 1, RESUMED))
-        first = (cut.stop_after or cut.epochs) if cut.folder == resumed.folder else 0
-        last = len(job.operations) + RESUMED
-        uninterrupted, after = (_samples(trace, position) for position in (WHOLE, last))
-        for rank in range(job.world_size):
-            _same_epochs(uninterrupted, after, rank, first, whole.epochs)
-        before = [loss for position in range(CUT, last) for loss in trace.values(position, "losses")[0]]
-        run = Run.told(job, trace, promised, last, first, before=before[:first])
-        if bits:
-            _same_bits(trace, run, last)
-            return
-        if whole.schedule == "linear" and cut.epochs < whole.epochs:  # the shorter run had other rates
-            with explained(lambda: (training.SCHEDULE_OF_SHORTER_RUN(),)):
-                rates_follow(run)
-            return
-        ends_where_one_process_ends(run)
-        reports_the_loss(run)
-        rates_follow(run)
-        if whole.keep_best:
-            holds_the_best(run)
+            run, last = _resumed_run(promised, job, trace)
+            if bits:
+                _same_bits(trace, run, last)
+            else:
+                _ends_as_one_process(run)
 
     return judge
+
+
+def _resumed_run(promised: Capabilities, job: Job, trace: Trace) -> tuple[Run, int]:
+    """The run that was resumed last, and its position. Its samples are those of the whole run."""
+    assertions.completed(trace)
+    cut, resumed = (plan_of(job, position) for position in (RESUMED - 1, RESUMED))
+    first = (cut.stop_after or cut.epochs) if cut.folder == resumed.folder else 0
+    last = len(job.operations) + RESUMED
+    uninterrupted, after = (_samples(trace, position) for position in (WHOLE, last))
+    for rank in range(job.world_size):
+        _same_epochs(uninterrupted, after, rank, first, plan_of(job, WHOLE).epochs)
+    before = [loss for position in range(CUT, last) for loss in trace.values(position, "losses")[0]]
+    return Run.told(job, trace, promised, last, first, before=before[:first]), last
+
+
+def _ends_as_one_process(run: Run) -> None:
+    whole, cut = (plan_of(run.job, position) for position in (WHOLE, RESUMED - 1))
+    if whole.schedule == "linear" and cut.epochs < whole.epochs:  # the shorter run had other rates
+        with explained(lambda: (training.schedules.SCHEDULE_OF_SHORTER_RUN(),)):
+            rates_follow(run)
+        return
+    ends_where_one_process_ends(run)
+    reports_the_loss(run)
+    rates_follow(run)
+    if whole.keep_best:
+        holds_the_best(run)
 
 
 def _samples(trace: Trace, position: int) -> Samples:
@@ -263,5 +270,5 @@ def _each_file_has_one_writer(job: Job, trace: Trace) -> None:
             len(ranks) == 1,
             f"the file {name} of the checkpoint was opened for writing by {ranks_named(ranks)}, but should "
             "be by one rank only",
-            training.EVERY_RANK_SAVES(),
+            training.resumes.EVERY_RANK_SAVES(),
         )

@@ -13,12 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
 from ddpcheck.contract import Capabilities, ReplicaMethod
-from ddpcheck.job import (
-    DataSpec,
-    Job,
-    OptimizerSpec,
-    Train,
-)
+from ddpcheck.job import DataSpec, Job, OptimizerSpec, Train
 from ddpcheck.models.spec import Activation, Activity, Embedding, Head, Layer, Linear, ModelSpec
 
 LOOSE = 64.0
@@ -61,7 +56,7 @@ def run_job(
 
 
 HUGE = 2.0**40
-OTHERS = (
+OTHER_OPTIMIZERS = (
     OptimizerSpec(lr=0.125, momentum=0.5, weight_decay=0.25),
     OptimizerSpec("adam", lr=0.02, weight_decay=0.125, betas=(0.5, 0.75), eps=0.01),
 )
@@ -71,11 +66,11 @@ def equal_losses(world_size: int, promised: Capabilities, plan: Train) -> list[J
     """A run whose losses are all exactly 0, although weight decay changes the parameters."""
     job = run_job(world_size, promised, 3 * world_size, plan)
     assert job.model is not None
-    return [replace(job, optimizer=OTHERS[0], model=replace(job.model, loss_scale=0.0))]
+    return [replace(job, optimizer=OTHER_OPTIMIZERS[0], model=replace(job.model, loss_scale=0.0))]
 
 
 def with_huge_losses(job: Job, promised: Capabilities) -> list[Job]:
-    """The Job with losses of 2^40 and more, and steps as large as before; unchanged if gradients are sent in fewer bits."""
+    """The Job with losses of 2^40 and more, and steps as large as before, unless gradients are sent in fewer bits."""
     assert job.model is not None
     if promised.replica.reduction_dtype != "model":
         return []
@@ -90,7 +85,11 @@ def with_a_frozen_layer(job: Job, promised: Capabilities) -> list[Job]:
         return []
     first, *rest = job.model.layers
     assert isinstance(first, Linear)
-    return [replace(job, optimizer=OTHERS[0], model=replace(job.model, layers=(replace(first, frozen=True), *rest)))]
+    return [
+        replace(
+            job, optimizer=OTHER_OPTIMIZERS[0], model=replace(job.model, layers=(replace(first, frozen=True), *rest))
+        )
+    ]
 
 
 def with_terms(job: Job, promised: Capabilities) -> list[Job]:
@@ -107,7 +106,7 @@ def with_terms(job: Job, promised: Capabilities) -> list[Job]:
 
 def with_other_optimizers(job: Job, promised: Capabilities) -> list[Job]:
     """The Job with weight decay, and with Adam, if promised."""
-    return [replace(job, optimizer=spec) for spec in OTHERS if spec.name in promised.replica.optimizers]
+    return [replace(job, optimizer=spec) for spec in OTHER_OPTIMIZERS if spec.name in promised.replica.optimizers]
 
 
 def with_ids(job: Job, promised: Capabilities) -> list[Job]:

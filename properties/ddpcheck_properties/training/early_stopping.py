@@ -11,17 +11,16 @@ from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, needs
 from ddpcheck.hypotheses.choose_causes import first_cause
 from ddpcheck.hypotheses.ordered_hypotheses.training import OF_ANOTHER_STOP
-from ddpcheck.hypotheses.training.early_stopping import OtherStop, stops_by_own_loss
+from ddpcheck.hypotheses.training.early_stopping import OtherStop
 from ddpcheck.job import Job, Train
 from ddpcheck.oracle.training_runs import lasts, plan_of
 from ddpcheck.session import Session
 from ddpcheck.trace import Trace
-from ddpcheck.verdict import Finding
 
 from ..drawing import all_or_every_second, for_each
 from .drawn_runs import equal_losses, run_job
 from .final_state import ends_where_one_process_ends
-from .judging import of_run
+from .judging import of_run, run_completed
 from .learning_rates import rates_follow
 from .losses import reports_the_loss
 
@@ -68,17 +67,15 @@ def _with_other_features(world_size: int, promised: Capabilities) -> list[Job]:
 
 
 def _ends_in_time(job: Job, trace: Trace) -> None:
+    run_completed(job, trace)
     plan = plan_of(job)
-    try:
-        assertions.completed(trace)
-    except Finding as finding:
-        raise finding.blaming(stops_by_own_loss(plan) or finding.diagnosis.causes) from None
     reported: list[list[float]] = trace.values(0, "losses")
+    wanted = min(lasts(reported[0], plan.patience or plan.epochs), plan.epochs)
+    shown = ", ".join(f"{loss:.4g}" for loss in reported[0])
     for rank, losses in enumerate(reported):
-        wanted = lasts(reported[0], plan.patience or plan.epochs)
         assertions.that(
-            len(losses) == min(wanted, plan.epochs),
-            f"rank {rank} stopped after {len(losses)} epochs with losses {', '.join(f'{x:.4g}' for x in reported[0])}, but "
-            f"should stop after {min(wanted, plan.epochs)} with patience {plan.patience}",
+            len(losses) == wanted,
+            f"rank {rank} stopped after {len(losses)} epochs with losses {shown}, but should stop after {wanted} with patience "
+            f"{plan.patience}",
             first_cause(OF_ANOTHER_STOP, OtherStop(len(losses), reported[0], plan)),
         )

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from ddpcheck.causes import training
-from ddpcheck.contract import Determinism
 from ddpcheck.hypotheses.causes_of_training import causes_of_parameters
 from ddpcheck.hypotheses.training.final_parameters import Causes
 from ddpcheck.hypotheses.training.learning_rates import rate_rounded
@@ -22,13 +21,7 @@ def ends_where_one_process_ends(run: Run) -> None:
     what = f"after the training run{', which was resumed' if run.first else ''}"
     with explained(lambda: causes_of_end(run)):
         entries = run.moments[-1][-1].arrays["parameters"]
-        compare_arrays(
-            run.parameters,
-            entries,
-            "parameters",
-            what,
-            bits=(run.promised.world.determinism >= Determinism.BETWEEN_RANKS),
-        )
+        compare_arrays(run.parameters, entries, "parameters", what, bits=run.promised.world.equal_bits_on_ranks)
 
 
 @contextmanager
@@ -62,7 +55,7 @@ def parameters_wrong_too(run: Run) -> Causes:
     try:
         ends_where_one_process_ends(run)
     except Finding as finding:
-        return (*finding.diagnosis.causes, training.PARAMETERS_WRONG_TOO())
+        return (*finding.diagnosis.causes, training.steps.PARAMETERS_WRONG_TOO())
     return ()
 
 
@@ -71,5 +64,5 @@ def _wrong_rates(run: Run) -> Causes:
     try:
         rates_follow(run)
     except Finding as finding:
-        return (*finding.diagnosis.causes, training.RATES_WRONG_TOO())
+        return (*finding.diagnosis.causes, training.schedules.RATES_WRONG_TOO())
     return ()

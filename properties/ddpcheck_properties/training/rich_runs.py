@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from ddpcheck.oracle.training_runs import plan_of
 
 from ..drawing import Judge, all_or_every_second, for_all
 from ..explicit_examples import fitting
-from ..replicas.rich_programs import rich_model, slow_optimizer
+from ..replicas.rich_programs import drawn_feature, rich_model, slow_optimizer
 from ..strategies import SEEDS
 from .best_weights import holds_the_best
 from .checkpoints import cut_operations, resumed_right
@@ -44,17 +45,13 @@ def check_training_runs_with_many_features_match_one_process(session: Session) -
     world, promised = session.world_size, session.capabilities
     examples = all_or_every_second(session, fitting(session, [rich_run(world, promised, seed) for seed in ALWAYS]))
     drawn = SEEDS.map(lambda seed: rich_run(world, promised, seed)) if examples else st.nothing()
-    for_all(session, drawn, _judge(promised), examples=examples, shorter=simpler, share=0.1)
+    for_all(session, drawn, _judge(promised), examples=examples, shorter=without_one_feature, share=0.1)
 
 
 def rich_run(world: int, promised: Capabilities, seed: int) -> Job:
     """A run, or the same run whole, interrupted, and resumed."""
     choices = Random(seed)
-
-    def has(feature: str, often: float = 0.5) -> bool:
-        chosen = choices.random() < often  # drawn for every promise, so that a seed always gives the same other choices
-        return chosen and feature in promised.trainer.trainer_features
-
+    has = partial(drawn_feature, choices, promised.trainer.trainer_features)
     in_chains = promised.but(model_features=promised.replica.model_features - {"branch", "batch_norm"})
     model = rich_model(choices, in_chains)
     # bounds of many steps are wide in float32
@@ -79,7 +76,7 @@ def rich_run(world: int, promised: Capabilities, seed: int) -> Job:
     return replace(job, operations=(replace(plan, patience=choices.choice((1, 2)) if has("early_stopping") else None),))
 
 
-_PLAIN: dict[str, Any] = {
+_WITHOUT_FEATURES: dict[str, Any] = {
     "patience": None,
     "keep_best": False,
     "schedule": "constant",
@@ -90,9 +87,9 @@ _PLAIN: dict[str, Any] = {
 }
 
 
-def simpler(job: Job) -> Iterator[Job]:
+def without_one_feature(job: Job) -> Iterator[Job]:
     """The run without one of its features."""
-    for name, value in _PLAIN.items():
+    for name, value in _WITHOUT_FEATURES.items():
         if getattr(plan_of(job), name) != value:
             plans = (plan_of(job, position) for position in range(len(job.operations)))
             yield replace(job, operations=tuple(replace(plan, **{name: value}) for plan in plans))

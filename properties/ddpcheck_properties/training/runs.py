@@ -21,10 +21,10 @@ from ddpcheck.session import Session
 from ddpcheck.trace import Trace
 
 from ..drawing import Judge, all_or_every_second, for_all, for_each
-from .best_weights import ends_with_the_last, holds_the_best, holds_the_best_number
+from .best_weights import ends_with_the_last, holds_the_best, holds_the_only_finite_epoch
 from .drawn_runs import (
     LOOSE,
-    OTHERS,
+    OTHER_OPTIMIZERS,
     equal_losses,
     run_job,
     runs,
@@ -147,7 +147,9 @@ def check_best_weights_have_the_lowest_global_loss(session: Session) -> None:
         session, runs(world, promised, features=features), judge, examples=all_or_every_second(session, many), share=0.3
     )
     plan = Train(epochs=4, batch_size=3, keep_best=True)
-    for_each(session, [run_job(world, promised, 3 * world, plan, lr=1e200)], of_run(promised, holds_the_best_number))
+    for_each(
+        session, [run_job(world, promised, 3 * world, plan, lr=1e200)], of_run(promised, holds_the_only_finite_epoch)
+    )
 
 
 def _with_windows(session: Session, judge: Callable[[Run], None], share: float = 1.0) -> None:
@@ -186,7 +188,7 @@ def _scheduled(session: Session) -> list[Job]:
     counts = (1, 2) if "accumulation" in promised.trainer.trainer_features else (1,)
     plans = [Train(batch_size=1, schedule="linear", micro_batches=count) for count in counts]
     made = [run_job(world, promised, 4 * world + 1, plan) for plan in plans]
-    return [*made, replace(made[0], optimizer=OTHERS[0])]
+    return [*made, replace(made[0], optimizer=OTHER_OPTIMIZERS[0])]
 
 
 def _seed_and_shuffle_count(promised: Capabilities) -> Judge:
@@ -222,7 +224,7 @@ def uses_every_sample(promised: Capabilities) -> Judge:
             assertions.that(
                 not changed,
                 f"a training run changed {', '.join(changed)} of its task on rank {rank}, but should leave its arguments alone",
-                training.ARGUMENTS_CHANGED_BY_RUN(),
+                training.samples.ARGUMENTS_CHANGED_BY_RUN(),
             )
         epochs = list(zip(*trace.values(0, "indices"), strict=True))
         for number, ranks in enumerate(epochs):
@@ -240,12 +242,12 @@ def _all_used(job: Job, promised: Capabilities, number: int, used: Array) -> Non
     assertions.that(
         len(left) <= (count % job.world_size if remainder == "drop" else 0),
         f"epoch {number}: got {len(left)} of {count} samples that no rank used, the first {left[:3]}, but should be none",
-        training.SHARDS_OVERLAP_OR_TAIL_LOST(),
+        training.samples.SHARDS_OVERLAP_OR_TAIL_LOST(),
     )
     assertions.that(
         len(used) <= count + (job.world_size - 1 if remainder == "pad" else 0),
         f"epoch {number}: the ranks together used {len(used)} samples, but should use {count}",
-        training.RUN_NOT_SHARDED(),
+        training.samples.RUN_NOT_SHARDED(),
     )
 
 

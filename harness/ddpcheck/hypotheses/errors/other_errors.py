@@ -23,7 +23,7 @@ def few_samples(of: FailedRank) -> Cause | None:
     operation = of.operation
     if not isinstance(operation, Sample) or operation.length >= of.job.world_size:
         return None
-    everywhere = all(rank.outcome == "raised" for rank in of.trace.ranks)
+    everywhere = len(of.trace.raised) == len(of.trace.ranks)
     return causes.FEW_SAMPLES() if everywhere and "ModuleNotFoundError" not in of.culprit.error else None
 
 

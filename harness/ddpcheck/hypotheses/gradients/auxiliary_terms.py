@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ...causes import Cause
-from ...causes import gradients as causes
+from ...causes import auxiliary_terms as causes
 from ...models.spec import Activity, Head, Layer, Linear, ModelSpec
 from ...oracle.auxiliary_terms import KINDS_OF_TERMS, terms_of
 from ...oracle.bounded_values import by_rank

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...causes import Cause
-from ...causes import gradients as causes
+from ...causes import sample_weights as causes
 from ...oracle.bounded_values import by_rank
 from ...oracle.passes import Pass
 from ...seeded_values import Array

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...causes import Cause, training
+from ...causes import Cause
+from ...causes.training import resumes as causes
 from ...job import Train
 from ...trace import Trace
 
@@ -66,30 +67,30 @@ class OtherSamples:
 
 def checkpoint_not_there_yet(of: SpecialRun) -> Cause | None:
     """Rank 0 found no checkpoint: it reads before it, or another process, has written."""
-    return training.CHECKPOINT_NOT_THERE_YET() if of.missing_on == 0 else None
+    return causes.CHECKPOINT_NOT_THERE_YET() if of.missing_on == 0 else None
 
 
 def ranks_decide_resume(of: SpecialRun) -> Cause | None:
     """Only rank 0 sees the checkpoint."""
-    return training.RANKS_DECIDE_RESUME() if of.plan.rank_0_only else None
+    return causes.RANKS_DECIDE_RESUME() if of.plan.rank_0_only else None
 
 
 def nobody_waits_for_rank_0(of: SpecialRun) -> Cause | None:
     """Rank 0's disk is slow, or another rank found no checkpoint."""
-    return training.NOBODY_WAITS_FOR_RANK_0() if of.plan.slow_disk or of.missing_on > 0 else None
+    return causes.NOBODY_WAITS_FOR_RANK_0() if of.plan.slow_disk or of.missing_on > 0 else None
 
 
 def epoch_not_restored(of: OtherEpochs) -> Cause | None:
     """The run trains all epochs again."""
-    return training.EPOCH_NOT_RESTORED() if of.first and of.more == of.first else None
+    return causes.EPOCH_NOT_RESTORED() if of.first and of.more == of.first else None
 
 
 def epochs_trained_again(of: OtherEpochs) -> Cause | None:
-    return training.EPOCHS_TRAINED_AGAIN() if of.first and of.more > 0 else None
+    return causes.EPOCHS_TRAINED_AGAIN() if of.first and of.more > 0 else None
 
 
 def epochs_skipped(of: OtherEpochs) -> Cause | None:
-    return training.EPOCHS_SKIPPED() if of.first else None
+    return causes.EPOCHS_SKIPPED() if of.first else None
 
 
 def random_state_of_rank_0(of: OtherSamples) -> Cause | None:
@@ -97,20 +98,20 @@ def random_state_of_rank_0(of: OtherSamples) -> Cause | None:
     other = tuple(rank for rank, (whole, resumed) in enumerate(of.pairs) if whole != resumed)
     moved = all(sorted(whole) == sorted(resumed) for whole, resumed in of.pairs)
     explains = of.first and other and moved and len(of.pairs) > 1 and 0 not in other
-    return training.RANDOM_STATE_OF_RANK_0(ranks=other) if explains else None
+    return causes.RANDOM_STATE_OF_RANK_0(ranks=other) if explains else None
 
 
 def epochs_from_zero(of: OtherSamples) -> Cause | None:
     """The order is that of an epoch counted from the resume."""
     counted = of.got == of.whole[of.rank][of.epoch - of.first] != of.should
-    return training.EPOCHS_FROM_ZERO(epoch=of.epoch - of.first) if counted else None
+    return causes.EPOCHS_FROM_ZERO(epoch=of.epoch - of.first) if counted else None
 
 
 def position_kept_on_resume(of: OtherSamples) -> Cause | None:
     """The first samples of the epoch are absent."""
     skipped = len(of.should) - len(of.got)
-    return training.POSITION_KEPT_ON_RESUME() if skipped > 0 and of.got == of.should[skipped:] else None
+    return causes.POSITION_KEPT_ON_RESUME() if skipped > 0 and of.got == of.should[skipped:] else None
 
 
 def order_not_by_seed_and_epoch(of: OtherSamples) -> Cause:
-    return training.ORDER_NOT_BY_SEED_AND_EPOCH()
+    return causes.ORDER_NOT_BY_SEED_AND_EPOCH()

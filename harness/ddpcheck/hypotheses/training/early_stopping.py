@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from ...causes import Cause, training
+from ...causes import Cause
+from ...causes.training import early_stopping as causes
 from ...job import Train
 from ...oracle.training_runs import lasts
 
@@ -69,40 +70,40 @@ class OtherStop:
 
 def stops_by_own_loss(plan: Train) -> Cause | None:
     """A run with early stopping does not end on all ranks."""
-    return training.STOPS_BY_OWN_LOSS() if plan.patience else None
+    return causes.STOPS_BY_OWN_LOSS() if plan.patience else None
 
 
 def equal_loss_counts_as_lower(of: OtherStop) -> Cause | None:
     """The run trains all epochs, and its lowest loss comes again."""
     again = of.full and of.losses.count(min(of.losses)) > 1 and of.with_equal > of.epochs
-    return training.EQUAL_LOSS_COUNTS_AS_LOWER() if again else None
+    return causes.EQUAL_LOSS_COUNTS_AS_LOWER() if again else None
 
 
 def nan_does_not_count(of: OtherStop) -> Cause | None:
     """The run goes on in epochs whose loss is NaN."""
     on = of.past_nan > lasts(of.losses, of.patience) and of.epochs == min(of.past_nan, of.plan.epochs)
-    return training.NAN_DOES_NOT_COUNT() if on else None
+    return causes.NAN_DOES_NOT_COUNT() if on else None
 
 
 def never_stops(of: OtherStop) -> tuple[Cause, ...]:
     """The run trains all epochs; one that compares each loss with the one before would, too."""
     if not of.full or of.by_epoch_before <= of.epochs:
         return ()
-    return training.NO_RULE_OF_STOPPING(), training.COMPARED_WITH_EPOCH_BEFORE()
+    return causes.NO_RULE_OF_STOPPING(), causes.COMPARED_WITH_EPOCH_BEFORE()
 
 
 def by_other_rules(of: OtherStop) -> tuple[Cause, ...]:
     """A run with another rule of stopping ends after this epoch."""
     rules = [
-        (training.EQUAL_LOSS_COUNTS_AS_LOWER(), of.with_equal),
-        (training.PATIENCE_ONE_MORE(), lasts(of.losses, of.patience + 1)),
-        (training.PATIENCE_ONE_LESS(), lasts(of.losses, of.patience - 1)),
-        (training.COMPARED_WITH_EPOCH_BEFORE(), of.by_epoch_before),
-        (training.PATIENCE_NOT_CONSECUTIVE(), of.not_consecutive),
-        (training.SMALL_IMPROVEMENT_IGNORED(), lasts([round(loss, 3) for loss in of.losses], of.patience)),
+        (causes.EQUAL_LOSS_COUNTS_AS_LOWER(), of.with_equal),
+        (causes.PATIENCE_ONE_MORE(), lasts(of.losses, of.patience + 1)),
+        (causes.PATIENCE_ONE_LESS(), lasts(of.losses, of.patience - 1)),
+        (causes.COMPARED_WITH_EPOCH_BEFORE(), of.by_epoch_before),
+        (causes.PATIENCE_NOT_CONSECUTIVE(), of.not_consecutive),
+        (causes.SMALL_IMPROVEMENT_IGNORED(), lasts([round(loss, 3) for loss in of.losses], of.patience)),
     ]
     return tuple(cause for cause, end in rules if of.epochs == end < of.plan.epochs)
 
 
 def no_rule_of_stopping(of: OtherStop) -> Cause:
-    return training.NO_RULE_OF_STOPPING()
+    return causes.NO_RULE_OF_STOPPING()

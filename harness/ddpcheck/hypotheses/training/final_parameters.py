@@ -63,7 +63,7 @@ def frozen_layer_trained(of: OtherEnd) -> Causes:
     """A frozen layer has changed; after a resume, perhaps it was not in the checkpoint."""
     if not _frozen_layer_changed(of.run):
         return ()
-    return (training.FROZEN_LAYER_TRAINED(), *[training.FROZEN_NOT_IN_CHECKPOINT()] * (of.run.first > 0))
+    return (training.steps.FROZEN_LAYER_TRAINED(), *[training.steps.FROZEN_NOT_IN_CHECKPOINT()] * (of.run.first > 0))
 
 
 def settings_ignored(of: OtherEnd) -> Cause | None:
@@ -96,7 +96,7 @@ def unreported_samples(of: OtherEnd) -> Cause | None:
     assert run.job.data is not None
     for epoch, ranks in enumerate(run.indices if run.promised.sampler.remainder != "drop" else ()):
         if left := sorted(set(range(run.job.data.samples)) - set(np.concatenate(ranks).tolist())):
-            return training.REPORTED_INDICES_WRONG(epoch=epoch, sample=left[0])
+            return training.samples.REPORTED_INDICES_WRONG(epoch=epoch, sample=left[0])
     return None
 
 
@@ -104,7 +104,7 @@ def run_in_float16(of: OtherEnd) -> Cause | None:
     """Every learned value is one of float16."""
     values = np.concatenate([array.ravel() for array in of.got.values()])
     with np.errstate(over="ignore"):
-        return training.RUN_IN_FLOAT16() if np.array_equal(values.astype(np.float16), values) else None
+        return training.steps.RUN_IN_FLOAT16() if np.array_equal(values.astype(np.float16), values) else None
 
 
 def _of_earlier_epoch(run: Run, epoch: int) -> Causes:
@@ -112,9 +112,9 @@ def _of_earlier_epoch(run: Run, epoch: int) -> Causes:
     epochs = len(run.indices)
     saved_early = run.first == epochs and epoch == epochs - 2
     return (
-        *[training.LAST_EPOCH_NOT_SAVED(ranks="all ranks")] * saved_early,
-        training.ENDS_WITH_EPOCH(epoch=epoch),
-        *[training.BEST_INSTEAD_OF_LAST()] * run.plan.keep_best,
+        *[training.resumes.LAST_EPOCH_NOT_SAVED(ranks="all ranks")] * saved_early,
+        training.steps.ENDS_WITH_EPOCH(epoch=epoch),
+        *[training.best_weights.BEST_INSTEAD_OF_LAST()] * run.plan.keep_best,
     )
 
 
@@ -122,8 +122,8 @@ def _with_other_optimizers(run: Run) -> list[tuple[Cause, dict[str, Array]]]:
     """The end of a run whose optimizer does not get all settings of the task."""
     spec = run.job.optimizer
     changed = [
-        (training.DECAY_MISSING(), replace(spec, weight_decay=0.0)),
-        (training.USUAL_BETAS(), replace(spec, betas=(0.9, 0.999), eps=1e-8)),
+        (training.steps.DECAY_MISSING(), replace(spec, weight_decay=0.0)),
+        (training.steps.USUAL_BETAS(), replace(spec, betas=(0.9, 0.999), eps=1e-8)),
     ]
     return [(cause, _end(replace(run, job=replace(run.job, optimizer=other)))) for cause, other in changed]
 

@@ -13,7 +13,7 @@ from .schedules import wrong_factors
 
 def rates_by_epoch(rates: int, epochs: int) -> Cause | None:
     """rates: the number of reported learning rates, which is not that of the steps."""
-    return training.RATES_BY_EPOCH() if rates == epochs else None
+    return training.schedules.RATES_BY_EPOCH() if rates == epochs else None
 
 
 def rate_rounded(run: Run) -> tuple[Cause, ...]:
@@ -24,7 +24,7 @@ def rate_rounded(run: Run) -> tuple[Cause, ...]:
     if model is None or model.dtype != "float64" or not len(reported) or np.array_equal(reported, right):
         return ()
     rounded = np.array_equal(reported, right.astype(np.float32).astype(np.float64))
-    return (training.RATE_ROUNDED(dtype="float32", given=model.dtype),) if rounded else ()
+    return (training.schedules.RATE_ROUNDED(dtype="float32", given=model.dtype),) if rounded else ()
 
 
 def of_learning_rates(run: Run, rank: int, every: Array, before: int) -> Evidence:
@@ -34,7 +34,9 @@ def of_learning_rates(run: Run, rank: int, every: Array, before: int) -> Evidenc
     lr, plan = run.job.optimizer.lr, run.plan
     each = len(every) // len(run.indices)
     steps = each * plan.epochs  # a run that ends early takes the first of these
-    known: list[tuple[Cause, Array]] = [(training.RATE_READ_LATE(), np.append(every[1:], every[-1] - lr / steps))]
+    known: list[tuple[Cause, Array]] = [
+        (training.schedules.RATE_READ_LATE(), np.append(every[1:], every[-1] - lr / steps))
+    ]
     known += [
         (cause, np.array([lr * factor(step, steps) for step in range(len(every))]))
         for cause, factor in wrong_factors(plan, run.job.world_size, len(run.parameters[0]))
@@ -42,8 +44,8 @@ def of_learning_rates(run: Run, rank: int, every: Array, before: int) -> Evidenc
     size = plan.batch_size * plan.micro_batches
     used = np.array([len(epoch[rank][start * size :][:size]) for epoch in run.indices for start in range(each)])
     share = (np.cumsum(used) - used) / max(1, used.sum())
-    by_samples = training.RATE_BY_OWN_SAMPLES() if run.uneven else training.SCHEDULE_BY_SAMPLES()
+    by_samples = training.schedules.RATE_BY_OWN_SAMPLES() if run.uneven else training.schedules.SCHEDULE_BY_SAMPLES()
     known.append((by_samples, lr * (1 - share)))
     reported = [(cause, array[before:]) for cause, array in known]
-    reported.append((training.SCHEDULE_RESTARTS(ranks=f"rank {rank}"), every[: len(every) - before]))
+    reported.append((training.resumes.SCHEDULE_RESTARTS(ranks=f"rank {rank}"), every[: len(every) - before]))
     return Evidence(alternatives=tuple(reported), precision=False)

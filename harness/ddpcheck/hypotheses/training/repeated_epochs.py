@@ -7,7 +7,7 @@ from ...causes import Cause, randomness, training
 
 def epochs_counted_round(again: int) -> Cause | None:
     """again: the first such epoch. The epochs before it have orders of their own."""
-    return training.EPOCHS_COUNTED_ROUND() if again > 1 else None
+    return training.samples.EPOCHS_COUNTED_ROUND() if again > 1 else None
 
 
 def set_epoch_ignored(again: int) -> Cause:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from ...causes import training
 from ...causes.cause import Kind
+from ...causes.training import resumes as causes
 from ...job import Train
 from .emulation_rules import Lost, Rules, law_factor
 from .whole_runs import Candidates
@@ -24,16 +24,16 @@ def wrong_resumes(plan: Train, epoch: int, world_size: int) -> Candidates:
 
 
 _LOST: list[tuple[Kind, frozenset[Lost]]] = [
-    (training.SCHEDULE_RESTARTS, frozenset({"schedule"})),
-    (training.LAST_STEP_NOT_SAVED, frozenset({"step"})),
-    (training.LAST_EPOCH_NOT_SAVED, frozenset({"epoch"})),
-    (training.RESUME_LOSES_OPTIMIZER, frozenset({"momentum"})),
-    (training.RESUME_LOSES_OPTIMIZER_AND_SCHEDULE, frozenset({"momentum", "schedule"})),
-    (training.RESUME_LOADS_EPOCH_ONLY, frozenset({"parameters", "momentum", "schedule"})),
-    (training.RESUME_LOSES_PARAMETERS, frozenset({"parameters"})),
-    (training.RESUME_LOADS_SCHEDULE_ONLY, frozenset({"parameters", "momentum"})),
+    (causes.SCHEDULE_RESTARTS, frozenset({"schedule"})),
+    (causes.LAST_STEP_NOT_SAVED, frozenset({"step"})),
+    (causes.LAST_EPOCH_NOT_SAVED, frozenset({"epoch"})),
+    (causes.RESUME_LOSES_OPTIMIZER, frozenset({"momentum"})),
+    (causes.RESUME_LOSES_OPTIMIZER_AND_SCHEDULE, frozenset({"momentum", "schedule"})),
+    (causes.RESUME_LOADS_EPOCH_ONLY, frozenset({"parameters", "momentum", "schedule"})),
+    (causes.RESUME_LOSES_PARAMETERS, frozenset({"parameters"})),
+    (causes.RESUME_LOADS_SCHEDULE_ONLY, frozenset({"parameters", "momentum"})),
 ]
-_CLIPPING_LOST: tuple[Kind, frozenset[Lost]] = (training.RESUME_LOSES_CLIPPING, frozenset({"clip"}))
+_CLIPPING_LOST: tuple[Kind, frozenset[Lost]] = (causes.RESUME_LOSES_CLIPPING, frozenset({"clip"}))
 
 
 def _schedules(plan: Train, epoch: int) -> Candidates:
@@ -52,8 +52,8 @@ def _schedules(plan: Train, epoch: int) -> Candidates:
         return law_factor(plan, i - n * earlier / plan.epochs if i >= resume(n) else i, n)
 
     return [
-        (training.SCHEDULE_OF_CUT_RUN(), Rules(factor=shorter)),
-        (training.SCHEDULE_OVER_REST(), Rules(factor=stretched)),
-        (training.SCHEDULE_BEHIND_AFTER_RESUME(), Rules(behind=True)),
-        *((training.SCHEDULE_OF_LAST_RUN_ONLY(), Rules(factor=partial(later, earlier))) for earlier in range(1, epoch)),
+        (causes.SCHEDULE_OF_CUT_RUN(), Rules(factor=shorter)),
+        (causes.SCHEDULE_OVER_REST(), Rules(factor=stretched)),
+        (causes.SCHEDULE_BEHIND_AFTER_RESUME(), Rules(behind=True)),
+        *((causes.SCHEDULE_OF_LAST_RUN_ONLY(), Rules(factor=partial(later, earlier))) for earlier in range(1, epoch)),
     ]

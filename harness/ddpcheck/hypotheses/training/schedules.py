@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from ...causes import Cause, training
+from ...causes import Cause
+from ...causes.training import schedules as causes
 from ...job import Train
 from .emulation_rules import Factor, law_factor
 
@@ -15,10 +16,10 @@ def wrong_factors(plan: Train, world_size: int, parameters: int) -> list[tuple[C
     made: list[tuple[Cause, Factor]] = []
     if world_size > 1:
         made += [
-            (training.RATE_TIMES_WORLD_SIZE(world_size=world_size), lambda i, n: world_size * right(i, n)),
-            (training.RATE_OVER_WORLD_SIZE(world_size=world_size), lambda i, n: right(i, n) / world_size),
+            (causes.RATE_TIMES_WORLD_SIZE(world_size=world_size), lambda i, n: world_size * right(i, n)),
+            (causes.RATE_OVER_WORLD_SIZE(world_size=world_size), lambda i, n: right(i, n) / world_size),
         ]
-    made.append((training.RATE_WARMS_UP(), lambda i, n: right(i, n) / (1 + (not i))))
+    made.append((causes.RATE_WARMS_UP(), lambda i, n: right(i, n) / (1 + (not i))))
     return made + _wrong_schedules(plan, world_size, parameters) * (plan.schedule == "linear")
 
 
@@ -29,24 +30,24 @@ def _wrong_schedules(plan: Train, world_size: int, parameters: int) -> list[tupl
         return lambda i, n: max(0.0, right(times * i, n))
 
     made: list[tuple[Cause, Factor]] = [
-        (training.SCHEDULE_IGNORED(), lambda i, n: 1.0),
-        (training.SCHEDULE_PER_EPOCH(), lambda i, n: right(i * epochs // n, epochs)),
-        (training.SCHEDULE_AHEAD(), lambda i, n: right(i + 1, n)),
-        (training.SCHEDULE_BEHIND(), lambda i, n: right(max(0, i - 1), n)),
-        (training.SCHEDULE_WITHOUT_SHORT_BATCHES(), lambda i, n: max(0.0, right(i, max(1, n - epochs)))),
-        (training.SCHEDULE_BELOW_ZERO(), lambda i, n: right(i, max(1, n - epochs))),
-        (training.SCHEDULE_SKIPS_SHORT_BATCHES(), lambda i, n: right(i - i // (n / epochs), n)),
-        (training.SCHEDULE_ENDS_EARLY(), lambda i, n: right(i, max(1, n - 1))),
-        (training.SCHEDULE_PER_PARAMETER(parameters=parameters), faster(parameters)),
+        (causes.SCHEDULE_IGNORED(), lambda i, n: 1.0),
+        (causes.SCHEDULE_PER_EPOCH(), lambda i, n: right(i * epochs // n, epochs)),
+        (causes.SCHEDULE_AHEAD(), lambda i, n: right(i + 1, n)),
+        (causes.SCHEDULE_BEHIND(), lambda i, n: right(max(0, i - 1), n)),
+        (causes.SCHEDULE_WITHOUT_SHORT_BATCHES(), lambda i, n: max(0.0, right(i, max(1, n - epochs)))),
+        (causes.SCHEDULE_BELOW_ZERO(), lambda i, n: right(i, max(1, n - epochs))),
+        (causes.SCHEDULE_SKIPS_SHORT_BATCHES(), lambda i, n: right(i - i // (n / epochs), n)),
+        (causes.SCHEDULE_ENDS_EARLY(), lambda i, n: right(i, max(1, n - 1))),
+        (causes.SCHEDULE_PER_PARAMETER(parameters=parameters), faster(parameters)),
     ]
     if world_size > 1:
         made += [
-            (training.SCHEDULE_PER_RANK(world_size=world_size), faster(world_size)),
-            (training.SCHEDULE_OF_WHOLE_DATA(world_size=world_size), lambda i, n: right(i, world_size * n)),
+            (causes.SCHEDULE_PER_RANK(world_size=world_size), faster(world_size)),
+            (causes.SCHEDULE_OF_WHOLE_DATA(world_size=world_size), lambda i, n: right(i, world_size * n)),
         ]
     if micro_batches > 1:
-        made.append((training.SCHEDULE_PER_MICRO_BATCH(), faster(micro_batches)))
-        cause = training.SCHEDULE_LENGTH_IN_MICRO_BATCHES()
+        made.append((causes.SCHEDULE_PER_MICRO_BATCH(), faster(micro_batches)))
+        cause = causes.SCHEDULE_LENGTH_IN_MICRO_BATCHES()
         made += [(cause, partial(_counted_in_micro_batches, plan, missing)) for missing in range(micro_batches)]
     return made
 

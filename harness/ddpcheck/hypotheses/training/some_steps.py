@@ -30,7 +30,7 @@ def wrong_in_some_steps(run: Run, got: Arrays, law: Arrays) -> tuple[Cause, ...]
     pairs = ((steps, where, what) for steps, where in _positions(run) for what in _wrong(run))
     for steps, where, (cause, rules) in islice(pairs, max(_LEAST, _BATCHES // max(1, batches))):
         if nearest(got, law, [(cause, emulate(run, rules, where).ends[-1])]):
-            return (cause, training.WRONG_IN_SOME_STEPS(steps=steps)) if steps else (cause,)
+            return (cause, training.steps.WRONG_IN_SOME_STEPS(steps=steps)) if steps else (cause,)
     return ()
 
 
@@ -85,52 +85,52 @@ def _has_short_batch(at: WindowPosition) -> bool:
 
 def _wrong(run: Run) -> Iterator[tuple[Cause, Rules]]:
     world, spec = run.job.world_size, run.job.optimizer
-    yield training.PARAMETERS_NOT_STEPPED(), Rules(skipped=True)
+    yield training.steps.PARAMETERS_NOT_STEPPED(), Rules(skipped=True)
     if run.plan.schedule == "linear":
-        yield training.RATE_OF_STEP_BEFORE(), Rules(factor=_moved(run, -1))
-        yield training.RATE_OF_NEXT_STEP(), Rules(factor=_moved(run, 1))
+        yield training.schedules.RATE_OF_STEP_BEFORE(), Rules(factor=_moved(run, -1))
+        yield training.schedules.RATE_OF_NEXT_STEP(), Rules(factor=_moved(run, 1))
     if world > 1:
-        yield training.GRADIENTS_SUMMED_OVER_RANKS(world_size=world), Rules(times=world)
-        yield training.GRADIENTS_DIVIDED_AGAIN(world_size=world), Rules(times=1 / world)
+        yield training.steps.GRADIENTS_SUMMED_OVER_RANKS(world_size=world), Rules(times=world)
+        yield training.steps.GRADIENTS_DIVIDED_AGAIN(world_size=world), Rules(times=1 / world)
     if run.plan.micro_batches > 1:
-        yield training.MICRO_BATCHES_SUMMED(), Rules(weights="sum")
-        yield training.SHORT_WINDOW_DIVIDED_AS_FULL(), Rules(weights="full")
-        yield training.LAST_MICRO_BATCH_ONLY(), Rules(weights="last")
+        yield training.steps.MICRO_BATCHES_SUMMED(), Rules(weights="sum")
+        yield training.steps.SHORT_WINDOW_DIVIDED_AS_FULL(), Rules(weights="full")
+        yield training.steps.LAST_MICRO_BATCH_ONLY(), Rules(weights="last")
     if spec.weight_decay:
-        yield training.DECAY_MISSING(), Rules(optimizer={"weight_decay": 0.0})
+        yield training.steps.DECAY_MISSING(), Rules(optimizer={"weight_decay": 0.0})
     if spec.name == "sgd" and spec.momentum != _USUAL_MOMENTUM:
-        yield training.MOMENTUM_USUAL(momentum=_USUAL_MOMENTUM), Rules(optimizer={"momentum": _USUAL_MOMENTUM})
+        yield training.steps.MOMENTUM_USUAL(momentum=_USUAL_MOMENTUM), Rules(optimizer={"momentum": _USUAL_MOMENTUM})
     if spec.momentum:
-        yield training.MOMENTUM_ABSENT(), Rules(optimizer={"momentum": 0.0})
-        yield training.MOMENTUM_NOT_CARRIED(), Rules(stays=True)
+        yield training.steps.MOMENTUM_ABSENT(), Rules(optimizer={"momentum": 0.0})
+        yield training.steps.MOMENTUM_NOT_CARRIED(), Rules(stays=True)
     if run.plan.max_norm is not None:
-        yield training.RUN_NOT_CLIPPED(), Rules(clip="never")
+        yield training.steps.RUN_NOT_CLIPPED(), Rules(clip="never")
     if spec.momentum or spec.weight_decay or spec.name == "adam":  # otherwise it equals a step of twice the length
-        yield training.EVERY_STEP_TWICE(), Rules(again="every")
-    yield training.STEP_TWICE_AS_LONG(), Rules(factor=_times(run, 2.0))
-    yield training.STEP_HALF_AS_LONG(), Rules(factor=_times(run, 0.5))
+        yield training.steps.EVERY_STEP_TWICE(), Rules(again="every")
+    yield training.steps.STEP_TWICE_AS_LONG(), Rules(factor=_times(run, 2.0))
+    yield training.steps.STEP_HALF_AS_LONG(), Rules(factor=_times(run, 0.5))
     for rank in range(min(world, _RANKS)) if world > 1 else ():
-        yield training.GRADIENT_OF_RANK_MISSING(rank=rank), Rules(parts={rank: 0.0})
-        yield training.GRADIENT_OF_RANK_TWICE(rank=rank), Rules(parts={rank: 2.0})
-    yield training.GRADIENTS_DOUBLED(), Rules(times=2.0)
-    yield training.GRADIENTS_ZERO(), Rules(times=0.0)
+        yield training.steps.GRADIENT_OF_RANK_MISSING(rank=rank), Rules(parts={rank: 0.0})
+        yield training.steps.GRADIENT_OF_RANK_TWICE(rank=rank), Rules(parts={rank: 2.0})
+    yield training.steps.GRADIENTS_DOUBLED(), Rules(times=2.0)
+    yield training.steps.GRADIENTS_ZERO(), Rules(times=0.0)
     yield from _wrong_batches(run)
     for dtype in ("float16", "float32") if world > 1 else ():
-        yield training.GRADIENTS_SENT_NARROW(dtype=dtype), Rules(wire=dtype)
+        yield training.steps.GRADIENTS_SENT_NARROW(dtype=dtype), Rules(wire=dtype)
     if run.plan.micro_batches > 1 and world > 1:
         for rank in range(min(world, _RANKS)):
-            yield training.MICRO_BATCHES_EQUAL_ON_RANK(rank=rank), Rules(weights="equal", only=rank)
-            yield training.MICRO_BATCHES_SUMMED_ON_RANK(rank=rank), Rules(weights="sum", only=rank)
+            yield training.steps.MICRO_BATCHES_EQUAL_ON_RANK(rank=rank), Rules(weights="equal", only=rank)
+            yield training.steps.MICRO_BATCHES_SUMMED_ON_RANK(rank=rank), Rules(weights="sum", only=rank)
 
 
 def _wrong_batches(run: Run) -> Iterator[tuple[Cause, Rules]]:
     for dtype in ("float16", "float32"):
-        yield training.INPUTS_ROUNDED(dtype=dtype), Rules(rounded=dtype)
+        yield training.steps.INPUTS_ROUNDED(dtype=dtype), Rules(rounded=dtype)
     if run.plan.batch_size > 1:
-        yield training.TARGETS_OF_SAMPLE_BEFORE(), Rules(turned=1)
-        yield training.LAST_SAMPLE_LEFT_OUT(), Rules(rows="but last")
-        yield training.FIRST_SAMPLE_REPEATED(), Rules(rows="first twice")
-        yield training.SHORT_BATCH_FILLED(), Rules(rows="filled")
+        yield training.steps.TARGETS_OF_SAMPLE_BEFORE(), Rules(turned=1)
+        yield training.steps.LAST_SAMPLE_LEFT_OUT(), Rules(rows="but last")
+        yield training.steps.FIRST_SAMPLE_REPEATED(), Rules(rows="first twice")
+        yield training.steps.SHORT_BATCH_FILLED(), Rules(rows="filled")
 
 
 def _moved(run: Run, later: int) -> Factor:

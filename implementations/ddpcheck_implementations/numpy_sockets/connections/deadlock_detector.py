@@ -25,9 +25,9 @@ TOKEN_BYTES = 16
 # the receiver's token, the kind, the sender, and the number of its question
 _START = struct.Struct(f"!{TOKEN_BYTES}sBIQ")
 _ASK, _TELL, _PROOF = range(3)
-_LARGEST = 1 << 16
-_MOST = 512
-"""The largest number of datagrams read at once, so that a foreign sender cannot keep a rank reading."""
+_MAX_DATAGRAM_BYTES = 1 << 16
+_MAX_DATAGRAMS = 512
+"""The largest number read at once, so that a foreign sender cannot keep a rank reading."""
 Place = tuple[tuple[str, int], bytes]
 """The address of another rank's port, and its token."""
 
@@ -155,10 +155,10 @@ class DeadlockDetector:
 
     def _datagrams(self) -> Iterator[tuple[int, int, int, dict[int, Wait]]]:
         """The kind, sender, question number and waits of each datagram that has come from another rank."""
-        for _ in range(_MOST if self._port is not None else 0):
+        for _ in range(_MAX_DATAGRAMS if self._port is not None else 0):
             assert self._port is not None
             try:
-                datagram = self._port.recv(_LARGEST, socket.MSG_DONTWAIT)
+                datagram = self._port.recv(_MAX_DATAGRAM_BYTES, socket.MSG_DONTWAIT)
             except BlockingIOError:
                 return
             except OSError:

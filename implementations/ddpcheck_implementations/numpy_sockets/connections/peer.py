@@ -94,7 +94,7 @@ class Peer:
         except BlockingIOError:
             sent = 0
         except OSError as error:
-            raise self._lost(error, "taken") from error
+            raise self._closed_error() from error
         if sent < len(header) + payload.nbytes:
             self._send_rest(memoryview(header)[sent:])
             self._send_rest(as_bytes(payload)[max(0, sent - len(header)) :])
@@ -113,7 +113,7 @@ class Peer:
             if received < wire_format.HEADER_BYTES + payload.nbytes:
                 self._receive_rest(as_bytes(payload), received - wire_format.HEADER_BYTES)
         except (OSError, EOFError) as error:
-            raise self._lost(error, "sent") from error
+            raise self._closed_error() from error
 
     def _receive_first_part(self, buffers: tuple[bytearray, memoryview]) -> int:
         """Receive the first part of a message, as soon as there is any. Returns its bytes."""
@@ -149,7 +149,7 @@ class Peer:
             except BlockingIOError:
                 wait_longer(None, self, start + self.timeout)
             except OSError as error:
-                raise self._lost(error, "taken") from error
+                raise self._closed_error() from error
 
     # -------------------------------------------------------------------------------------------- streams, without blocking
 
@@ -172,7 +172,7 @@ class Peer:
         except BlockingIOError:
             return 0
         except OSError as error:
-            raise self._lost(error, "taken") from error
+            raise self._closed_error() from error
         self.traffic.payload_bytes += sent
         return sent
 
@@ -183,9 +183,9 @@ class Peer:
         except BlockingIOError:
             return 0
         except OSError as error:
-            raise self._lost(error, "sent") from error
+            raise self._closed_error() from error
         if not received:
-            raise self._lost(EOFError(), "sent")
+            raise self._closed_error()
         return received
 
     # ----------------------------------------------------------------------------------------------------------- ends
@@ -213,10 +213,10 @@ class Peer:
             peeked = self._peek_header()
         except BlockingIOError:
             return None
-        except OSError as error:
-            return self._lost(error, "sent")
+        except OSError:
+            peeked = b""
         if not peeked:
-            return self._lost(EOFError(), "sent")
+            return self._closed_error()
         return self.header_error(peeked, header) if len(peeked) == wire_format.HEADER_BYTES else None
 
     def find_mismatch(self, header: bytes) -> CommunicationError | None:
@@ -241,10 +241,6 @@ class Peer:
         """Return the first unread bytes: between messages, a header. BlockingIOError if there are none."""
         return self._socket.recv(wire_format.HEADER_BYTES, socket.MSG_PEEK | socket.MSG_DONTWAIT)
 
-    def timed_out(self, verb: str) -> CommunicationError:
-        """Return the error of a peer that has "sent" or "taken" nothing within the time limit."""
-        return self._lost(BlockingIOError(), verb)
-
     def abort(self, culprit: int) -> None:
         """End this rank's stream. Between two messages, send the `culprit` to the peer first."""
         try:
@@ -264,13 +260,16 @@ class Peer:
             pass  # nothing is unread, or the peer has closed before
         self._socket.close()
 
-    def _lost(self, error: Exception, verb: str) -> CommunicationError:
-        if isinstance(error, BlockingIOError):
-            return PeerLost(
-                self.rank,
-                f"rank {self.rank} has {verb} nothing for {self.timeout:g} s: it is stuck, or has not called this operation; "
-                "look at its stack, or raise NUMPY_SOCKETS_TIMEOUT",
-            )
+    def timed_out(self, verb: str) -> PeerLost:
+        """Return the error of a peer that has "sent" or "taken" nothing within the time limit."""
+        return PeerLost(
+            self.rank,
+            f"rank {self.rank} has {verb} nothing for {self.timeout:g} s: it is stuck, or has not called this operation; "
+            "look at its stack, or raise NUMPY_SOCKETS_TIMEOUT",
+        )
+
+    def _closed_error(self) -> CommunicationError:
+        """Return the error of a peer that closed its connection: a deadlock, if another rank has proved one."""
         return self.detector.reported_deadlock() or PeerLost(
             self.rank,
             f"rank {self.rank} closed its connection to rank {self._own_rank}: it died or gave up; see its output",

@@ -100,7 +100,7 @@ def _hosts(cards: Mapping[int, Array], agreed: Mapping[int, Array]) -> Hosts:
     """Return the ranks that share memory, host by host; the same on all ranks."""
     found: dict[bytes, list[int]] = {}
     for rank in sorted(cards):
-        found.setdefault(cards[rank][:2].tobytes(), []).append(rank)
+        found.setdefault(cards[rank][_HOST].tobytes(), []).append(rank)
     hosts: list[tuple[int, ...]] = []
     for ranks in found.values():
         hosts += [tuple(ranks)] if all(agreed[rank][0] for rank in ranks) else [(rank,) for rank in ranks]
