@@ -189,6 +189,72 @@ def test_windows() -> None:
     assert judge(run(1.0, 1.0, sizes=(1, 1))).status == "not judged"
 
 
+def given(step: int, key: str = "a") -> Event:
+    return {"kind": "batch", "step": step, "size": 8, "grad": True, "key": key, "passed": 0, "number": 0}
+
+
+LAWS_OF_WINDOWS = (
+    accumulation.windows_divide_by_their_size,
+    accumulation.windows_are_stepped,
+    accumulation.only_the_last_micro_batch_communicates,
+)
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_micro_batches_of_two_branches(count: int) -> None:
+    """The last micro-batch of a window has a line of its own, and its gradient is synchronised."""
+
+    def run(*sizes: int, forward: str = "inside", scale: float = 1 / count) -> Evidence:
+        events: list[Event] = [{"kind": "no_sync", "step": 0, "number": 0, "line": "train.py:6"}]
+        for number, size in enumerate(sizes):
+            for place in range(size):
+                last = place + 1 == size
+                sync = last or forward == "outside"
+                own = {"line": "train.py:10"} if last else {"sync": [False]}
+                events += [
+                    given(number),
+                    {"kind": "forward", "step": number, "grad": True, "sync": sync, "line": "train.py:7"},
+                    backward(place, step=number, scale=scale, **own),
+                ]
+            events.append(step(number, backwards=size))
+        end: Event = {
+            "kind": "epoch_end", "key": "a", "passed": 0, "cut": False, "step": len(sizes), "pending": 0, "trained": True,
+        }  # fmt: skip
+        return evidence([*events, end], events)
+
+    right = run(count, count, count)
+    assert [judge(right).status for judge in LAWS_OF_WINDOWS] == ["held"] * 3
+    divided, stepped, communicates = LAWS_OF_WINDOWS
+    assert cause(divided(run(count, count, scale=1.0))) == "accumulation-not-divided"
+    assert cause(divided(run(count, count, count - 1))) == "last-window-divided-by-full-count"
+    assert cause(communicates(run(count, count, forward="outside"))) == "no-sync-around-backward-only"
+    *events, end = right.real.events[0]
+    pending = {**end, "pending": 1}
+    leaked = evidence([*events, pending])
+    assert cause(stepped(leaked)) == "last-window-not-stepped"
+
+
+@pytest.mark.parametrize(
+    "batches",
+    [
+        [given(0)],
+        [given(0, "photographs"), given(0, "drawings")],
+        [],
+    ],
+    ids=["one batch", "a batch of each loader", "no batch seen"],
+)
+def test_two_losses_of_a_step_are_no_micro_batches(batches: list[Event]) -> None:
+    events = [*batches, backward(0), backward(1, line="train.py:10"), step(backwards=2)]
+    for judge in LAWS_OF_WINDOWS:
+        judged = judge(evidence(events))
+        assert (judged.status, judged.note[:34]) == ("not judged", "steps have several backward passes"), judged
+
+
+def test_losses_of_two_kinds_on_two_batches_are_no_micro_batches() -> None:
+    events = [given(0), backward(0), given(0), backward(1, line="train.py:10", root="MseLoss"), step(backwards=2)]
+    assert accumulation.windows_divide_by_their_size(evidence(events)).status == "not judged"
+
+
 @pytest.mark.parametrize(
     ("sizes", "scales", "told"),
     [

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from audit_evidence import step
 
-from ddpcheck.audit.evidence import Evidence, RunSeen
+from ddpcheck.audit.evidence import Evidence, RunSeen, StepSeen
 from ddpcheck.audit.laws import LAWS
 from ddpcheck.audit.page import markdown, page
 from ddpcheck.audit.verdicts import verdicts_of
@@ -47,6 +48,16 @@ def test_laws_that_held_are_counted_and_the_others_are_named() -> None:
     assert skipped.startswith("- not judged Each sample is used.")
     assert skipped.endswith("  no pass ended")
     assert crashed == "? crashed    Buffers that the forward pass uses are equal."
+
+
+def test_the_answer_tells_how_many_steps_were_compared_with_one_process() -> None:
+    ranks = tuple(tuple(step(number) for number in range(5)) for _ in range(2))
+    compared = (StepSeen(0, 0), StepSeen(1, 0), StepSeen(2, 0, not_comparable="the random draws differ"))
+    evidence = replace(EMPTY, real=RunSeen(ranks), compared=compared)
+    shown = page(evidence, judged())
+    told = "5 steps looked at, 2 of them against one process"
+    assert shown.splitlines()[0] == f"YES: train.py on 2 ranks is the run of one process ({told})"
+    assert "looked at: 5 optimizer steps on 2 ranks, 2 of them against one process; " in shown
 
 
 def test_every_law_has_a_line_if_asked() -> None:

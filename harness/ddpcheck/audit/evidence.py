@@ -177,6 +177,11 @@ class Evidence:
         """Optimizer steps that all ranks have taken."""
         return min(len(self.real.of(rank, "step")) for rank in range(self.ranks))
 
+    @property
+    def steps_compared(self) -> int:
+        """Optimizer steps whose gradients were compared with one process."""
+        return sum(not step.not_comparable for step in self.compared)
+
     def save(self, path: Path) -> None:
         write_atomically(path, json.dumps({"schema": SCHEMA, **self.to_plain()}) + "\n")
 

@@ -97,10 +97,9 @@ def scope(evidence: Evidence) -> Iterator[str]:
     """The scope of the audit, deviations from the script, and files left on disk."""
     real = evidence.real
     passes = len({(e["key"], e["passed"]) for e in real.of(0, "epoch")})
-    usable = sum(not step.not_comparable for step in evidence.compared)
     yield (
         f"looked at: {counted(evidence.steps_seen, 'optimizer step')} on {counted(evidence.ranks, 'rank')}, "
-        f"{usable} of them against one process; "
+        f"{evidence.steps_compared} of them against one process; "
         f"{counted(passes, 'pass', 'passes')} over loaders"
     )
     if evidence.real.of(0, "cut"):

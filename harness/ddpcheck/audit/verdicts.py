@@ -66,6 +66,6 @@ def answer(evidence: Evidence, verdicts: list[Verdict]) -> tuple[int, str]:
         return 0, f"NO FINDING in {name}, but gradients were not compared with one process: {against.reason}"
     return (
         0,
-        f"YES: {name} on {counted(evidence.ranks, 'rank')} is the run of one process, "
-        f"in the {counted(evidence.steps_seen, 'step')} looked at",
+        f"YES: {name} on {counted(evidence.ranks, 'rank')} is the run of one process "
+        f"({counted(evidence.steps_seen, 'step')} looked at, {evidence.steps_compared} of them against one process)",
     )

@@ -11,11 +11,12 @@ from ..evidence import Evidence
 from .law import LawVerdict, broken, held, not_judged
 
 _CLOSE = 1e-6
-_ONE_WINDOW = "each step has one backward pass"
+_ONE_BACKWARD = "each step has one backward pass"
+_SEVERAL_LOSSES = "steps have several backward passes, but not one for each of several batches"
 
 
 def windows(evidence: Evidence) -> list[list[Event]]:
-    """The backward passes of each step of the first optimizer, on rank 0."""
+    """The backward passes before each optimizer step, on rank 0."""
     found: dict[int, list[Event]] = {}
     for event in evidence.real.of(0, "backward"):
         if event.get("again"):
@@ -25,19 +26,43 @@ def windows(evidence: Evidence) -> list[list[Event]]:
     return [events for step, events in sorted(found.items()) if step in stepped]
 
 
+def windows_of_micro_batches(evidence: Evidence) -> list[list[Event]]:
+    """Windows in which each backward pass is that of a micro-batch.
+
+    A loop over micro-batches has one line, or a branch for each kind of micro-batch, such as the last one of a window. In
+    several branches, passes are those of micro-batches if one loader gave a batch for each, and if they have one kind of
+    loss. Other passes of several lines are of several losses, as in a GAN, or in training on two data sets.
+    """
+    given = Counter((event["key"], event["step"]) for event in evidence.real.of(0, "batch") if event["grad"])
+    keys = {key for key, _ in given}
+
+    def each_has_a_batch(events: list[Event]) -> bool:
+        return any(given[key, events[0]["step"]] == len(events) for key in keys)
+
+    return [
+        events
+        for events in windows(evidence)
+        if len({event["line"] for event in events}) == 1
+        or (len({event["root"] for event in events}) == 1 and each_has_a_batch(events))
+    ]
+
+
 def usual(evidence: Evidence) -> int:
-    """The number of backward passes of most steps, if one line makes them; 1 if several lines do."""
-    every = windows(evidence)
-    counts = Counter(len(events) for events in every if len({event["line"] for event in events}) == 1)
+    """The number of micro-batches in most windows; 1 if no window has micro-batches."""
+    counts = Counter(map(len, windows_of_micro_batches(evidence)))
     return counts.most_common(1)[0][0] if counts else 1
+
+
+def _no_micro_batches(evidence: Evidence) -> LawVerdict:
+    return not_judged(_SEVERAL_LOSSES if any(len(events) > 1 for events in windows(evidence)) else _ONE_BACKWARD)
 
 
 def windows_divide_by_their_size(evidence: Evidence) -> LawVerdict:
     count = usual(evidence)
     if count < 2:
-        return not_judged(_ONE_WINDOW)
+        return _no_micro_batches(evidence)
     every = windows(evidence)
-    full = next(events for events in every if len(events) == count)
+    full = next(events for events in windows_of_micro_batches(evidence) if len(events) == count)
     scale = full[-1]["scale"]
     line = full[-1]["line"]
     weights = [step.v for step in evidence.compared if step.v]
@@ -74,7 +99,7 @@ def _alike_of_different_sizes(evidence: Evidence, every: list[list[Event]]) -> s
 
 def windows_are_stepped(evidence: Evidence) -> LawVerdict:
     if usual(evidence) < 2:
-        return not_judged(_ONE_WINDOW)
+        return _no_micro_batches(evidence)
     ends = [e for e in evidence.real.of(0, "epoch_end") if e["trained"] and not e["cut"]]
     for event in ends:
         pending = _pending(evidence, event)
@@ -105,7 +130,7 @@ def _pending(evidence: Evidence, end: Event) -> int:
 def only_the_last_micro_batch_communicates(evidence: Evidence) -> LawVerdict:
     count = usual(evidence)
     if count < 2:
-        return not_judged(_ONE_WINDOW)
+        return _no_micro_batches(evidence)
     forwards = [event for event in evidence.real.of(0, "forward") if event["grad"]]
     if not forwards:
         return not_judged("no forward pass went through DistributedDataParallel")

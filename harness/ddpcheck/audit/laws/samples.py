@@ -23,16 +23,21 @@ def samples_are_the_same_on_all_ranks(evidence: Evidence) -> LawVerdict:
     if evidence.ranks == 1:
         return not_judged("there is one rank")
     seen = 0
+    why = "no training loader has a DistributedSampler"
     for key in sorted({key for key, _ in training_passes(evidence)}):
         if not all(_is_sharded(evidence, key, rank) for rank in range(evidence.ranks)):
             continue
         own = [_contents(evidence, key, rank) for rank in range(evidence.ranks)]
         again = [set(digests) for contents in own for digests in contents.values() if len(digests) > 1]
         if any(len(digests) > 1 for digests in again):
+            why = "samples change each time that a rank gets them, as by random augmentation"
             continue
         shared = {index: {each[index][0] for each in own if index in each} for index in _common(own)}
         differ = [index for index, digests in shared.items() if len(digests) > 1]
-        seen += len(shared) if again else 0
+        if not again or not shared:
+            why = "no two ranks got the same sample" if again else "no rank got a sample twice"
+            continue
+        seen += len(shared)
         if differ and (1 - len(differ) / len(shared)) ** len(again) <= _CHANCE:
             return broken(
                 f"{len(differ)} of {len(shared)} samples that come to several ranks are not the same on each",
@@ -41,7 +46,7 @@ def samples_are_the_same_on_all_ranks(evidence: Evidence) -> LawVerdict:
                 ),
             )
     if not seen:
-        return not_judged("no sample came to a rank twice, alike, and to another rank as well")
+        return not_judged(why)
     return held(f"{seen} samples that came to several ranks are alike")
 
 
