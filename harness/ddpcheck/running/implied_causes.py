@@ -44,7 +44,7 @@ CONSEQUENCES = _ids(
 )
 """Causes that only blame an earlier operation: any cause of an earlier family, or of the same, implies them."""
 
-CONDITIONS = _ids(programs.UNTIL_FROZEN, programs.COUNT_CUT_BY_LOADING)
+CONDITIONS = _ids(programs.UNTIL_FROZEN, programs.COUNT_CUT_BY_LOADING, programs.NOT_REDUCED_AFTER_NO_SYNC)
 """Causes that are conditions of a failure: if all failures of a cause name one, the condition leads the group."""
 
 LOOKS = frozenset(each.id for each in vars(values).values() if isinstance(each, Kind)) | _ids(
@@ -160,6 +160,7 @@ IMPLIES: dict[str, frozenset[str]] = {
         gradients.SOME_RANKS_NOT_RESET,  # the own value stays, and is counted again
         programs.GRADIENT_DROPPED,  # on a rank without an own value
     ),
+    programs.NOT_REDUCED_AFTER_NO_SYNC.id: _ids(*_LOCAL, replicas.MICRO_BATCHES_LOST),
     traffic.SENT_AFTER_BACKWARD.id: _ids(values.NOT_REDUCED),
     # a part may be all of a small array
     values.PART_NOT_REDUCED.id: _ids(values.NOT_REDUCED, gradients.PART_OF_LARGE_TENSOR_LOCAL),
@@ -200,6 +201,8 @@ IMPLIES: dict[str, frozenset[str]] = {
     training.GRADIENTS_ZERO.id: _ids(training.ENDS_WITH_EPOCH, training.PARAMETERS_NOT_STEPPED),
     training.SCHEDULE_PER_EPOCH.id: _ids(training.SCHEDULE_IGNORED),  # the same in a first epoch
     training.MICRO_BATCHES_COUNTED_ON.id: _ids(training.RATE_READ_LATE),
+    samplers.ORDER_COMES_TWICE.id: _ids(samplers.DIVISIBLE_PADDED, samplers.PADDED_TOO_MUCH, samplers.LENGTH_APART),
+    samplers.DIVISIBLE_PADDED.id: _ids(samplers.PADDED_TOO_MUCH, samplers.LENGTH_APART),
     samplers.RANK_STAYS_IN_EPOCH.id: _ids(samplers.LOADED_POSITION_IN_NEXT_EPOCH),
     metrics.METRIC_DIVIDED_TWICE.id: _ids(metrics.METRICS_MIXED_UP),  # beside NaN
     scores.MEAN_OF_RANK_SCORES.id: _ids(scores.NAN_OF_ONE_CLASS),  # a rank's own score is NaN
@@ -237,6 +240,7 @@ IMPLIES: dict[str, frozenset[str]] = {
     collectives.WORKS_IN_ARGUMENT.id: _ids(collectives.ARGUMENT_MUST_BE_WRITABLE, operations.TAKES_ANOTHER_PATH),
     operations.NOT_CONVERTED_BACK.id: _ids(ranks.RESULT_VIOLATES_CONTRACT),
     collectives.BARRIER_DOES_NOT_BLOCK.id: _ids(lifecycle.ERROR_SWALLOWED),  # it meets no rank that is dead
+    collectives.RESULT_SENT_AFTER_RETURN.id: _ids(collectives.RESULTS_SHARE_MEMORY, collectives.READ_AFTER_RETURN),
     collectives.REDUCTION_IGNORED.id: _ids(values.SUMMED_NOT_AVERAGED),
     collectives.DIVIDED_BY_SIZE_OF_ARRAY.id: _ids(values.DIVIDED_BY_ELEMENTS),
     replicas.LAST_BITS_DIFFER.id: _ids(values.LAST_BITS_WRONG),
@@ -263,6 +267,7 @@ IMPLIES: dict[str, frozenset[str]] = {
     replicas.GRADIENT_GATHERED_ELSEWHERE.id: _ids(programs.NO_GRADIENTS_ANYWHERE, gradients.STALE),
     values.ROUNDED_AS.id: _ids(*_NARROW),
     values.SENT_AS.id: _ids(*_NARROW),
+    values.WHOLE_NUMBERS.id: _ids(values.FIXED_POINT, values.ZERO, *_NARROW),
     values.FIXED_POINT.id: _ids(values.ROUNDED_AS, *_NARROW),
     values.FEWER_BITS.id: _ids(values.LAST_BITS_WRONG, values.FLUSHED_TO_ZERO),
     # the rest of a message is left, or is taken for the next one
