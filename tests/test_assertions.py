@@ -13,6 +13,7 @@ from ddpcheck.causes import Cause, Elements, collectives, gradients, operations,
 from ddpcheck.hypotheses.arrays import Evidence
 from ddpcheck.hypotheses.causes_of_wrong_arrays import likely_causes
 from ddpcheck.job import AllReduce, Backward, Barrier, DataSpec, Job, ReduceScatter, Sleep, TensorSpec
+from ddpcheck.launchers.processes import describe_exit
 from ddpcheck.models.spec import Linear, ModelSpec
 from ddpcheck.trace import RankTrace, Record, Trace, WrongForm
 from ddpcheck.verdict import Diagnosis, Finding
@@ -212,6 +213,20 @@ def test_a_factor_is_seen_beside_infinities() -> None:
     (cause,) = likely_causes(1.5 * expected, expected, Evidence(3))
     assert cause.get("factor") == 1.5
     assert likely_causes(np.array([3.0, 1.0, 6.0, np.nan]), expected, Evidence(3)) == ()
+
+
+def test_a_line_that_the_headline_shows_is_not_announced_below() -> None:
+    died = RankTrace(2, "died", (), f"mpiexec {describe_exit(139)}")
+    with pytest.raises(Finding, match="exited with status 139: a process was killed by SIGSEGV") as found:
+        assertions.completed(Trace((died,)))
+    diagnosis = found.value.diagnosis
+    assert [cause.id for cause in diagnosis.causes] == [ranks.CRASHED.id]
+    assert (diagnosis.advice, diagnosis.details) == ("", ())
+
+
+@pytest.mark.parametrize("code", [1, 128, 255])
+def test_other_statuses_are_no_signals(code: int) -> None:
+    assert describe_exit(code) == f"exited with status {code}"
 
 
 def test_message_of_aborting_compiled_code_is_the_cause() -> None:

@@ -229,5 +229,8 @@ def test_rank_without_samples_is_a_possible_cause_of_a_gradient_not_reduced(
     of = WrongInJob(job, 2, "gradients", (values.NOT_REDUCED(),), "float32")
     told = causes_in_job(of)
     assert told[0] == values.NOT_REDUCED()
-    assert told[1:] == (operations.IDLE_RANK_SKIPS(ranks=(1,)).but("possible"),) * idle
+    after_no_sync = programs.NOT_REDUCED_AFTER_NO_SYNC().but("possible")
+    assert told[1:] == (operations.IDLE_RANK_SKIPS(ranks=(1,)).but("possible") if idle else after_no_sync,)
+    again = replace(job, operations=(done[0], done[1], done[1], done[2]))
+    assert after_no_sync not in causes_in_job(replace(of, job=again, position=3))
     assert causes_in_job(replace(of, told=(values.WRONG_SIGN(),))) == (values.WRONG_SIGN(),)

@@ -49,12 +49,13 @@ def completed(trace: Trace) -> None:
     }[culprit.outcome]
     if culprit.missing:
         verb = "lacks a method for"
+    shown = len(culprit.error.strip().splitlines()) > 1  # the headline has the last line
     raise Finding(
         Diagnosis(
             f"rank {culprit.rank} {verb} {_operation(culprit)}: {last_words(culprit)}",
             first_cause(OF_A_FAILED_RANK, culprit),
-            "the error below",
-            (culprit.error,),
+            "the error below" if shown else "",
+            (culprit.error,) if shown else (),
             by_rank=tuple(map(_where, trace.ranks)),
         )
     )

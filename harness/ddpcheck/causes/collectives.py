@@ -152,7 +152,14 @@ INFINITY_BECOMES_NAN = Kind(
 RESULTS_SHARE_MEMORY = Kind(
     "results-share-memory",
     "The array is the result of operation {operation}, overwritten since: two results share memory.",
+    because="Or a non-blocking send was not waited for before its buffer was reused.",
     operation=int,
+)
+RESULT_SENT_AFTER_RETURN = Kind(
+    "result-sent-after-return",
+    "Another rank's result is read after its call returned, when the caller had already overwritten it.",
+    because="A non-blocking send was not waited for before its buffer was reused.",
+    look="sends without a wait, such as Isend(), and memory that ranks or calls share",
 )
 RESULTS_MIXED_UP = Kind(
     "results-mixed-up", "The result is that of operation {operation}: results are mixed up.", operation=int

@@ -35,6 +35,11 @@ WINDOW_COUNTED = Kind(
     "After {count:# local micro-batch|# local micro-batches} in a row, a backward inside no_sync synchronises.",
     count=int,
 )
+NOT_REDUCED_AFTER_NO_SYNC = Kind(
+    "not-reduced-after-no-sync",
+    "After a backward inside no_sync, a synchronised backward does not reduce this gradient.",
+    look="state that a backward inside no_sync changes, such as a bucket's count of gradients that are still to come",
+)
 WINDOW_ENDED_BY = Kind("no-sync-ended-by", "no_sync ends early, by {operations} inside it.", operations=tuple[str, ...])
 LOUD_RANK = Kind(
     "loud-rank",

@@ -24,12 +24,25 @@ METHOD_MISSING = Kind(
     certainty="certain",
     method=str,
 )
-RANK_DIED = Kind("rank-died", "The process of a rank ended before its last operation.", certainty="certain")
+RANK_DIED = Kind(
+    "rank-died",
+    "The process of a rank ended before its last operation.",
+    look="calls that end a process, such as os._exit(), and the kernel's log if memory ran out",
+    certainty="certain",
+)
 UNCAUGHT_COMPILED_ERROR = Kind(
     "uncaught-compiled-error",
     "Compiled code raised an uncaught error: {message}",
     certainty="certain",
     message=str,
+)
+CRASHED = Kind(
+    "compiled-code-crashed",
+    "Compiled code crashed with {signal}: {fault}.",
+    look="buffers of an extension or of MPI that are freed while a message is still sent, and their sizes and dtypes",
+    certainty="certain",
+    signal=str,
+    fault=str,
 )
 MESSAGE_TOO_LARGE = Kind(
     "message-too-large",

@@ -39,6 +39,11 @@ DIVISIBLE_PADDED = Kind(
     "divisible-length-padded",
     "One more round is padded, although the world size divides the length.",
 )
+ORDER_COMES_TWICE = Kind(
+    "order-comes-twice",
+    "A length that divides evenly is padded, too: the whole order comes twice.",
+    look="slices such as order[-padding:], which are the whole order if padding is 0",
+)
 DIVISIBLE_CUT = Kind("divisible-length-cut", "One round is cut, although the world size divides the length.")
 PADDING_TAKEN_ONCE = Kind(
     "padding-taken-once",

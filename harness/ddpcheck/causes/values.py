@@ -162,6 +162,15 @@ SENT_AS_INT8 = Kind(
     because="They are multiples of 1/127 of the largest element of {scaled_by}.",
     scaled_by=str,
 )
+WHOLE_NUMBERS = Kind(
+    "rounded-to-whole-numbers",
+    "Results are rounded {direction} to whole numbers.",
+    because="{count} of {size} expected values have a fraction, and no value has one.",
+    look="integer divisions, such as // for a mean, and conversions to integers",
+    direction=str,
+    count=int,
+    size=int,
+)
 FEWER_BITS = Kind(
     "fewer-bits",
     "Values are computed or sent with fewer bits than {given}, as in {dtype}.",

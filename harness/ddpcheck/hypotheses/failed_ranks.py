@@ -14,6 +14,16 @@ _OF_GLOO = re.compile(r"op\.preamble\.length <= op\.nbytes\.?\s*(\d+) vs\.? (\d+
 _OF_CPP = re.compile(r"what\(\):\s*(?:\[enforce fail at [^]]*\]\s*)?(.+)")
 _FRAME = re.compile(r'^  File "(?:.*[/\\])?([^"/\\]+)", line (\d+), in (.+)$', re.MULTILINE)
 
+_FAULTS = {
+    "SIGSEGV": "it read or wrote memory that it does not have",
+    "SIGBUS": "it read or wrote memory that a file or device no longer backs",
+    "SIGABRT": "it called abort()",
+    "SIGFPE": "it divided an integer by 0",
+    "SIGILL": "this processor lacks an instruction",
+}
+"""What compiled code did, by the signal that ended it."""
+_OF_CRASH = re.compile(rf"was killed by ({'|'.join(_FAULTS)})\b")
+
 _PROGRAM = '/subprocess.py", line'
 _FUTURE = '/concurrent/futures/_base.py", line'
 _THREAD = '/threading.py", line'
@@ -75,6 +85,12 @@ def uncaught_compiled_error(culprit: RankTrace) -> Cause | None:
     """C++ code threw an exception that nothing caught, which ended the process."""
     said = _OF_CPP.search(culprit.error) if culprit.outcome == "died" else None
     return causes.UNCAUGHT_COMPILED_ERROR(message=said.group(1).strip()) if said else None
+
+
+def crashed(culprit: RankTrace) -> Cause | None:
+    """A signal that compiled code causes ended the process."""
+    said = _OF_CRASH.search(last_words(culprit)) if culprit.outcome == "died" else None
+    return causes.CRASHED(signal=said.group(1), fault=_FAULTS[said.group(1)]) if said else None
 
 
 def rank_died(culprit: RankTrace) -> Cause | None:

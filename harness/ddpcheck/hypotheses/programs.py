@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import takewhile
+from itertools import dropwhile, takewhile
 
 from ..causes import Cause, gradients, operations, updates, values
 from ..causes import programs as causes
@@ -168,6 +168,15 @@ def window_ended_by(of: WrongInJob) -> Cause | None:
         return None
     words = dict.fromkeys(filter(None, map(_ending, of.window[: _last_backward(of.window)])))
     return causes.WINDOW_ENDED_BY(operations=tuple(words)) if words else None
+
+
+def not_reduced_after_no_sync(of: WrongInJob) -> Cause | None:
+    """The first synchronised backward after one inside no_sync() is not reduced. It may fail without no_sync(), too."""
+    backwards = [each for each in of.done if isinstance(each, Backward)]
+    rest = [each.sync for each in dropwhile(lambda backward: backward.sync, backwards)]
+    first = len(rest) > 1 and rest[-1] and not any(rest[:-1])
+    not_reduced = of.kind == "gradients" and values.NOT_REDUCED.explains(of.told) and not idle_rank_not_reduced(of)
+    return causes.NOT_REDUCED_AFTER_NO_SYNC().but("possible") if first and not_reduced else None
 
 
 def loud_rank(of: WrongInJob) -> Cause | None:

@@ -178,13 +178,18 @@ class Children:
 
 
 def describe_exit(code: int) -> str:
-    """Describe an exit status in words."""
+    """Describe an exit status in words. Shells and MPI launchers add 128 to the signal that killed their process."""
     if code < 0:
-        import signal
+        return f"was killed by {_signal_named(-code) or f'signal {-code}'}"
+    name = _signal_named(code - 128)
+    return f"exited with status {code}" + (f": a process was killed by {name}" if name else "")
 
-        try:
-            name = signal.Signals(-code).name
-        except ValueError:
-            name = f"signal {-code}"
-        return f"was killed by {name}"
-    return f"exited with status {code}"
+
+def _signal_named(number: int) -> str:
+    """The name of a signal; empty if there is none with this number."""
+    import signal
+
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return ""

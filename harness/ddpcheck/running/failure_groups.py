@@ -26,7 +26,8 @@ def group_failures(verdicts: Iterable[Verdict]) -> list[FailureGroup]:
     """The failures, grouped by cause, with symptoms under their causes; the most fundamental cause is first."""
     failed = [verdict for verdict in verdicts if not verdict.ok]
     shared = [_sharing_a_cause(verdict, failed) for verdict in failed]
-    found = with_symptoms([_under_its_condition(group) for group in _by_identity(shared)])
+    told = [verdict for group in _by_identity(shared) for verdict in _under_its_condition(group)]
+    found = with_symptoms(_by_identity(told))
     most = max((len(group.explained) for group in found), default=0)
     return sorted(found, key=lambda group: (_rareness(group, most), *_standing(group.first)))
 
@@ -102,15 +103,15 @@ _SLIPS = frozenset(
 )
 
 
-def _under_its_condition(group: FailureGroup) -> FailureGroup:
-    """The group under the condition that all its failures name, if their cause only describes the wrong value."""
+def _under_its_condition(group: FailureGroup) -> tuple[Verdict, ...]:
+    """The failures, led by the condition that all of them name, if their cause only describes the wrong value."""
     known = identity_of(group.first)
     if not known or known[0] not in LOOKS:
-        return group
+        return group.verdicts
     named = [{cause.id for cause in verdict.causes} for verdict in group.verdicts if verdict.diagnosis]
     common = frozenset.intersection(CONDITIONS, *named)
     told = [_told_by(verdict, cause) for verdict in group.verdicts for cause in verdict.causes if cause.id in common]
-    return replace(group, verdicts=tuple(told)) if len(told) == len(group.verdicts) else group
+    return tuple(told) if len(told) == len(group.verdicts) else group.verdicts
 
 
 def _told_by(verdict: Verdict, cause: Cause, certainty: Certainty | None = None) -> Verdict:

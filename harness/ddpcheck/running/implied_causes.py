@@ -45,7 +45,7 @@ CONSEQUENCES = _ids(
 )
 """Causes that only blame an earlier operation: any cause of an earlier family, or of the same, implies them."""
 
-CONDITIONS = _ids(programs.UNTIL_FROZEN, programs.COUNT_CUT_BY_LOADING)
+CONDITIONS = _ids(programs.UNTIL_FROZEN, programs.COUNT_CUT_BY_LOADING, programs.NOT_REDUCED_AFTER_NO_SYNC)
 """Causes that are conditions of a failure: if all failures of a cause name one, the condition leads the group."""
 
 LOOKS = frozenset(each.id for each in vars(values).values() if isinstance(each, Kind)) | _ids(
@@ -161,6 +161,7 @@ IMPLIES: dict[str, frozenset[str]] = {
         gradients.SOME_RANKS_NOT_RESET,  # the own value stays, and is counted again
         programs.GRADIENT_DROPPED,  # on a rank without an own value
     ),
+    programs.NOT_REDUCED_AFTER_NO_SYNC.id: _ids(*_LOCAL, replicas.MICRO_BATCHES_LOST),
     traffic.SENT_AFTER_BACKWARD.id: _ids(values.NOT_REDUCED),
     traffic.REDUCED_IN_STEP.id: _ids(values.NOT_REDUCED, traffic.SENT_AFTER_BACKWARD, *_LOCAL, *_NORMS),
     # the other ranks' parts of the last backward are missing
@@ -211,6 +212,8 @@ IMPLIES: dict[str, frozenset[str]] = {
     training.steps.GRADIENTS_ZERO.id: _ids(training.steps.ENDS_WITH_EPOCH, training.steps.PARAMETERS_NOT_STEPPED),
     training.schedules.SCHEDULE_PER_EPOCH.id: _ids(training.schedules.SCHEDULE_IGNORED),  # the same in a first epoch
     training.steps.MICRO_BATCHES_COUNTED_ON.id: _ids(training.schedules.RATE_READ_LATE),
+    samplers.ORDER_COMES_TWICE.id: _ids(samplers.DIVISIBLE_PADDED, samplers.PADDED_TOO_MUCH, samplers.LENGTH_APART),
+    samplers.DIVISIBLE_PADDED.id: _ids(samplers.PADDED_TOO_MUCH, samplers.LENGTH_APART),
     samplers.RANK_STAYS_IN_EPOCH.id: _ids(samplers.LOADED_POSITION_IN_NEXT_EPOCH),
     metrics.METRIC_DIVIDED_TWICE.id: _ids(metrics.METRICS_MIXED_UP),  # beside NaN
     scores.MEAN_OF_RANK_SCORES.id: _ids(scores.NAN_OF_ONE_CLASS),  # a rank's own score is NaN
@@ -254,6 +257,7 @@ IMPLIES: dict[str, frozenset[str]] = {
         ranks.LEFT_COLLECTIVE_EARLY,
         *_MISMATCHED,
     ),
+    collectives.RESULT_SENT_AFTER_RETURN.id: _ids(collectives.RESULTS_SHARE_MEMORY, collectives.READ_AFTER_RETURN),
     collectives.REDUCTION_IGNORED.id: _ids(values.SUMMED_NOT_AVERAGED),
     collectives.DIVIDED_BY_SIZE_OF_ARRAY.id: _ids(values.DIVIDED_BY_ELEMENTS),
     replicas.LAST_BITS_DIFFER.id: _ids(values.LAST_BITS_WRONG),
@@ -280,6 +284,7 @@ IMPLIES: dict[str, frozenset[str]] = {
     replicas.GRADIENT_GATHERED_ELSEWHERE.id: _ids(programs.NO_GRADIENTS_ANYWHERE, gradients.STALE),
     values.ROUNDED_AS.id: _ids(*_NARROW),
     values.SENT_AS.id: _ids(*_NARROW),
+    values.WHOLE_NUMBERS.id: _ids(values.FIXED_POINT, values.ZERO, *_NARROW),
     values.FIXED_POINT.id: _ids(values.ROUNDED_AS, *_NARROW),
     values.FEWER_BITS.id: _ids(values.LAST_BITS_WRONG, values.FLUSHED_TO_ZERO),
     # the rest of a message is left, or is taken for the next one

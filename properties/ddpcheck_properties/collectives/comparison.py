@@ -37,7 +37,7 @@ def results_hold(job: Job, trace: Trace) -> None:
     for position, collective, members in finished(job):
         wanted = wants(collective, members)
         for rank in members:
-            wrong = WrongResult(job, collective, rank, members_of(collective.group, job.world_size))
+            wrong = WrongResult(job, collective, rank, members_of(collective.group, job.world_size), position)
             what = f"{named(collective, position)}: result"
             got = trace.ranks[rank].values(position)["result"]
             try:

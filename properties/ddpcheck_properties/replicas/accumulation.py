@@ -31,7 +31,7 @@ from ..explicit_examples import fitting, window
 from ..judges import with_causes
 from ..strategies import GRADIENTS, PARAMETERS, SEEDS, choice, models, sgd, shards, training_job
 from .comparison import as_one_process, ended_inside
-from .local_causes import causes_of_two_inside
+from .local_causes import blaming_no_sync, causes_of_two_inside
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session
@@ -44,8 +44,10 @@ def check_gradients_inside_no_sync_are_local(session: Session) -> None:
     jobs = [explicit_examples.accumulation(world, (2, 2, 2), look=True)]
     if promised.replica.uneven_batches == "equal_weight":
         jobs += [with_empty_batches(world), with_empty_batches(world, all_at_last=True)]
+    drawn = windows(world, promised, look=True)
     try:
-        for_all(session, windows(world, promised, look=True), as_one_process(promised), examples=fitting(session, jobs))
+        with blaming_no_sync(session):
+            for_all(session, drawn, as_one_process(promised), examples=fitting(session, jobs))
     except Finding as finding:
         told = finding.diagnosis.causes
         if not LOSS_DIVIDED_BY_WORLD_SIZE.explains(told):
@@ -69,7 +71,8 @@ def check_accumulation_counts_every_micro_batch_once(session: Session) -> None:
         explicit_examples.accumulation(world, (2,), (1, 1, 1, 1), (2,)),
         explicit_examples.accumulation(world, (1,) * 33, (1,) * 9),
     ]
-    for_all(session, windows(world, promised), as_one_process(promised), examples=fitting(session, jobs))
+    with blaming_no_sync(session):
+        for_all(session, windows(world, promised), as_one_process(promised), examples=fitting(session, jobs))
 
 
 @law("accumulation", needs.replica, level=Level.BASIC)
@@ -91,7 +94,8 @@ def check_accumulated_steps_match_one_process(session: Session) -> None:
 def check_synchronisation_resumes_after_no_sync(session: Session) -> None:
     """A backward after no_sync is synchronised, even if the gradients accumulated inside no_sync were discarded."""
     world, promised = session.world_size, session.capabilities
-    for_all(session, discarded_windows(world, promised), as_one_process(promised), share=0.5)
+    with blaming_no_sync(session):
+        for_all(session, discarded_windows(world, promised), as_one_process(promised), share=0.5)
 
 
 @law("accumulation", needs.replica, needs.replica.no_sync)

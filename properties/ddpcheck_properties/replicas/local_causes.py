@@ -1,13 +1,18 @@
-"""Causes of wrong local gradients that only a Job with two backwards inside no_sync tells apart."""
+"""Causes of wrong gradients in windows of no_sync that only another Job tells apart."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import filterfalse
 from typing import TYPE_CHECKING
 
-from ddpcheck.causes import Cause
+from ddpcheck.causes import Cause, programs
 from ddpcheck.causes.gradients import DIVIDED_BY_MICRO_BATCHES
-from ddpcheck.job import Backward, Job, ZeroGrad
+from ddpcheck.job import Backward, CloseWindow, Job, OpenWindow, Operation, ZeroGrad
 from ddpcheck.models.spec import mlp
+from ddpcheck.verdict import Finding
 
 from ..drawing import finding_on
 from ..strategies import GRADIENTS, shards, training_job
@@ -30,3 +35,25 @@ def two_inside(world_size: int) -> Job:
     """Two backwards inside no_sync, of different gradients."""
     backwards = [Backward(shards([2] * world_size, start * world_size), sync=False) for start in (0, 2)]
     return training_job(world_size, mlp((2, 3, 2)), [ZeroGrad(), *backwards, *GRADIENTS])
+
+
+@contextmanager
+def blaming_no_sync(session: Session) -> Iterator[None]:
+    """Blame no_sync first for a gradient that is not reduced after it, if the Job passes without its local backwards."""
+    try:
+        yield
+    except Finding as finding:
+        told = finding.diagnosis.causes
+        named = [cause for cause in told if programs.NOT_REDUCED_AFTER_NO_SYNC.explains((cause,))]
+        if not named or finding.job is None:
+            raise
+        without = replace(finding.job, operations=tuple(filterfalse(_belongs_to_no_sync, finding.job.operations)))
+        if finding_on(session, without, as_one_process(session.capabilities)) is not None:
+            raise
+        raise finding.blaming(
+            programs.NOT_REDUCED_AFTER_NO_SYNC(), *(each for each in told if each not in named)
+        ) from None
+
+
+def _belongs_to_no_sync(operation: Operation) -> bool:
+    return isinstance(operation, OpenWindow | CloseWindow) or (isinstance(operation, Backward) and not operation.sync)

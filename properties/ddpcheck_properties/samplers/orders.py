@@ -151,11 +151,12 @@ def check_order_without_shuffle_is_sequential(session: Session) -> None:
     """With shuffle=False, every rank's samples ascend and are the same in every epoch."""
 
     def judge(job: Job, trace: Trace) -> None:
+        natural = orders(trace, 0)[0]
         for rank, (first, *others) in enumerate(reading(trace, 0)):
             assertions.that(
                 bool(np.all(np.diff(first) > 0)),
                 f"shuffle=False on rank {rank}: got {some(first)}, but should be an ascending order",
-                first_cause(OF_AN_UNSHUFFLED_ORDER, [first.tolist()]),
+                first_cause(OF_AN_UNSHUFFLED_ORDER, natural),
             )
             for epoch, other in zip(_UNSHUFFLED[1:], others, strict=True):
                 assertions.that(

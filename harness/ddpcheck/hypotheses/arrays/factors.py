@@ -13,6 +13,8 @@ from .evidence import WrongArray, close
 from .few_bits import SUMS, all_fit
 
 _NEARLY_ONE = 2.0**-7
+_ROUNDED = 2.0**-21
+"""A factor this close to 1 is a reciprocal in float32, rounded a few times: a wrong divisor is further away."""
 _LOSS_SCALES = range(7, 33)
 """Powers of two that are never a number of ranks, micro-batches or samples here."""
 
@@ -50,15 +52,18 @@ def any_factor(of: WrongArray) -> Iterator[Cause]:
     if ratio == -1 and np.array_equal(got, -expected):
         yield values.WRONG_SIGN()
     elif ratio != 0 and _all_equal(ratios, ratio, got[nonzero], expected[nonzero]):
-        cause = _factor(ratio, of.evidence.world_size)
+        cause = _factor(ratio, of.evidence.world_size, got.dtype.name)
         if not values.WRONG_FACTOR.explains([cause]) or len(np.unique(np.abs(expected[nonzero]))) > 1:
             yield cause  # equal numbers have any factor
 
 
-def _factor(ratio: float, size: int) -> Cause:
-    """The cause of one factor for all elements."""
+def _factor(ratio: float, size: int, dtype: str) -> Cause:
+    """The cause of one factor for all elements, which have this dtype."""
+    if abs(ratio - 1) < _ROUNDED:
+        return values.FEWER_BITS(dtype="float32", given=dtype, error=abs(ratio - 1))
     divisor = size / ratio
-    if size > 1 and 1.5 < divisor <= 2 * size and abs(divisor - round(divisor)) < 1e-4:
+    whole = abs(divisor - round(divisor)) < 1e-4
+    if size > 1 and 1.5 < divisor <= 2 * size and whole and round(divisor) != size:
         return values.WRONG_DIVISOR(divisor=round(divisor), world_size=size, factor=ratio)
     if abs(np.log2(abs(ratio))) in _LOSS_SCALES:
         return values.LOSS_SCALE_KEPT(factor=ratio)

@@ -20,8 +20,22 @@ _FIXED = {"f": 20, "d": 49}
 """By dtype, so many bits below its largest element an array that was not rounded has other bits."""
 _OF_FLOAT32 = 24
 """Bits of float32's significand."""
+_TO_WHOLE = {"down": np.floor, "towards 0": np.trunc, "to the nearest": np.rint, "up": np.ceil}
 _COUNTED = 8
 """A counter that was rounded has counted at most as many steps since."""
+
+
+def whole_numbers(of: WrongArray) -> Iterator[Cause]:
+    """Floats were rounded to whole numbers, as an integer division does."""
+    got, expected = of.got, of.expected
+    if got.dtype.kind != "f" or not np.isfinite(expected).all() or not got.any():
+        return
+    fractions = int((expected != np.trunc(expected)).sum())
+    for direction, rounded in _TO_WHOLE.items():
+        if fractions and np.array_equal(got, rounded(expected)):
+            cause = values.WHOLE_NUMBERS(direction=direction, count=fractions, size=got.size)
+            yield cause if fractions > 2 else cause.but("possible")
+            return
 
 
 def few_bits_in_integers(of: WrongArray) -> Iterator[Cause]:

@@ -14,12 +14,13 @@ from ...seeded_values import Array
 
 @dataclass(frozen=True)
 class WrongResult:
-    """members: the ranks of the collective's group."""
+    """members: the ranks of the collective's group. position: of the operation in the Job that returned the result."""
 
     job: Job
     collective: Collective
     rank: int
     members: tuple[int, ...]
+    position: int | None = None
 
     @property
     def tensor(self) -> TensorSpec:

@@ -16,9 +16,14 @@ from .evidence import WrongResult
 
 
 def memory_shared(of: WrongResult) -> WhatIf:
-    """The result was overwritten by the owner of another operation's result."""
+    """The result was overwritten by the owner of another operation's result, or of another rank's.
+
+    A rank's own result is recorded before its owner overwrites it, so only other ranks' results of this operation show.
+    """
     for position in range(len(of.job.operations)):
-        yield causes.RESULTS_SHARE_MEMORY(operation=position), overwritten(of.tensor.shape, of.tensor.dtype, position)
+        own = position == of.position
+        cause = causes.RESULT_SENT_AFTER_RETURN() if own else causes.RESULTS_SHARE_MEMORY(operation=position)
+        yield cause, overwritten(of.tensor.shape, of.tensor.dtype, position)
 
 
 def operations_mixed_up(of: WrongResult) -> WhatIf:

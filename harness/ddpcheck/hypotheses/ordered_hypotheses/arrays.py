@@ -62,6 +62,7 @@ OF_WRONG_ELEMENTS: Questions = (
     low_rank.low_rank,
     patterns.changed_by,
     offset.offset,
+    few_bits.whole_numbers,
     few_bits.few_bits_in_integers,
     few_bits.fixed_point,
     few_bits.few_bits_in_floats,

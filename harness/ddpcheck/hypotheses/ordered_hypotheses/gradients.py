@@ -61,6 +61,7 @@ OF_A_VALUE_IN_A_JOB = (
     programs.idle_rank_not_reduced,
     programs.promised_dtype_meant,
     programs.lower_precision_meant,
+    programs.not_reduced_after_no_sync,
 )
 """Of a wrong value at its place in a Job: all that fit."""
 

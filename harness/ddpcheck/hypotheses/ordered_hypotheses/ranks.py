@@ -11,6 +11,7 @@ OF_A_FAILED_RANK = (
     failed_ranks.result_violates_contract,
     failed_ranks.message_too_large,
     failed_ranks.uncaught_compiled_error,
+    failed_ranks.crashed,
     failed_ranks.rank_died,
     failed_ranks.rank_raised,
 )

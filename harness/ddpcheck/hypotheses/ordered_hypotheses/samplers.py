@@ -18,6 +18,7 @@ OF_ANOTHER_LENGTH = (
     shares.whole_data_set,
     shares.reading_empty,
     shares.divisible_padded,
+    shares.order_comes_twice,
     shares.divisible_cut,
     shares.padding_taken_once,
     shares.padded_too_much,
@@ -50,9 +51,11 @@ OF_A_LOST_HEAD = (
 
 OF_AN_UNSHUFFLED_ORDER = (
     orders.natural_order_reversed,
+    orders.natural_order_comes_twice,
+    orders.begins_again_from_the_front,
     orders.shuffled_unasked,
 )
-"""Of orders that should ascend."""
+"""Of orders that should ascend, by rank."""
 
 OF_EQUAL_EPOCHS = (
     orders.set_epoch_ignored,

@@ -139,6 +139,21 @@ def natural_order_reversed(ranks: Sequence[Order]) -> Cause | None:
     return causes.NATURAL_ORDER_REVERSED() if backwards else None
 
 
+def natural_order_comes_twice(ranks: Sequence[Order]) -> Cause | None:
+    halves = [(order[: len(order) // 2], order[len(order) // 2 :]) for order in ranks]
+    doubled = all(first == second == sorted(first) for first, second in halves)
+    return causes.ORDER_COMES_TWICE() if doubled else None
+
+
+def begins_again_from_the_front(ranks: Sequence[Order]) -> Cause | None:
+    """Ascending samples are followed by some that the rank has had, as padding is."""
+    for rank, order in enumerate(ranks):
+        kept = list(dict.fromkeys(order))
+        if len(kept) < len(order) and kept == sorted(kept) == order[: len(kept)]:
+            return causes.PADDED_TOO_MUCH(rank=rank)
+    return None
+
+
 def shuffled_unasked(ranks: Sequence[Order]) -> Cause:
     return causes.SHUFFLED_UNASKED()
 

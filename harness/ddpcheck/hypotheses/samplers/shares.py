@@ -127,13 +127,19 @@ def divisible_padded(of: OtherLength) -> Cause | None:
     return causes.DIVISIBLE_PADDED() if padded else None
 
 
+def order_comes_twice(of: OtherLength) -> Cause | None:
+    doubled = of.low == of.high > 0 and all(len(each) == 2 * of.low for each in of.ranks)
+    return causes.ORDER_COMES_TWICE() if doubled else None
+
+
 def divisible_cut(of: OtherLength) -> Cause | None:
     cut = of.low == of.high and all(len(each) == of.low - 1 for each in of.ranks)
     return causes.DIVISIBLE_CUT() if cut else None
 
 
 def padding_taken_once(of: OtherLength) -> Cause | None:
-    return causes.PADDING_TAKEN_ONCE() if of.rule == "pad" and of.total == 2 * of.length else None
+    too_few = of.total == 2 * of.length < of.high * len(of.ranks)
+    return causes.PADDING_TAKEN_ONCE() if of.rule == "pad" and too_few else None
 
 
 def padded_too_much(of: OtherLength) -> Cause | None:

@@ -105,6 +105,17 @@ def divided_before_the_sum(call: Call) -> Call:
 
 
 @instead
+def times_a_narrow_reciprocal(call: Call) -> Array:
+    """The sum has all bits, and is multiplied by the number of ranks' reciprocal in float32."""
+    return np.asarray(call.changed(op="sum").run() * float(np.float32(1 / call.size)), call.array.dtype)
+
+
+@giving
+def rounded_down(call: Call, result: Array) -> Array:
+    return np.floor(result)
+
+
+@instead
 def mean_of_the_ranks_so_far(call: Call) -> Array:
     """Each array moves the mean by (array - mean) / count, and infinity - infinity is NaN."""
     mean, *others = call.gathered().astype(np.float64)
@@ -130,6 +141,13 @@ table(
           where=all_reduce & op("mean"), effect=divided_before_the_sum,
           caught_by=TINY, cause="tiny-divided-first", seen_in=("horovod/horovod#278", "pytorch/pytorch#78774"),
           dtypes=NARROW, keeps_tiny_values=True),
+    Fault("reciprocal-in-float32", "A mean in float64 is the sum times the number of ranks' reciprocal in float32.",
+          where=all_reduce & op("mean") & floats, effect=times_a_narrow_reciprocal,
+          caught_by=("check_all_reduce_keeps_the_precision_of_its_dtype", "check_all_reduce_gives_the_exact_mean"),
+          cause="fewer-bits", world_size=3),
+    Fault("floats-rounded-down", "Sums and means of floats are rounded down to whole numbers.",
+          where=all_reduce & op("sum", "mean") & floats, effect=rounded_down,
+          caught_by="check_all_reduce_of_real_values_is_within_rounding", cause="rounded-to-whole-numbers"),
     Fault("mean-that-runs", "A mean is updated rank by rank, so infinities turn into NaN.",
           where=all_reduce & op("mean"), effect=mean_of_the_ranks_so_far,
           caught_by="check_nan_and_infinity_propagate_in_sums", cause="infinity-becomes-nan", world_size=3),

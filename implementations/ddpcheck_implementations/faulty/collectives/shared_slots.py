@@ -105,3 +105,34 @@ class WrittenBeforeRead(Slots):
 
     def after_reading(self) -> None:
         """Do not wait for other ranks."""
+
+
+@slots(
+    "result-read-after-it-is-returned",
+    "check_all_reduce_sums_exactly",
+    cause="result-sent-after-return",
+)
+class ReadAfterReturn(Slots):
+    """Rank 0 reads the total from rank 1's result, as a send does for which rank 1 has not waited."""
+
+    used = 0
+
+    def all_reduce(self, array: Array, op: str = "sum", *, group: None = None) -> Array:
+        total = super().all_reduce(array)
+        result = self.allocated(array)  # at the same place on all ranks, which make the same calls
+        if self.rank == 1:
+            result[...] = total
+        self.barrier()
+        if self.rank:
+            return result if self.rank == 1 else total
+        limit = time.monotonic() + 0.05  # the caller overwrites it before that
+        while time.monotonic() < limit and result.tobytes() == total.tobytes():
+            time.sleep(0.0001)
+        return result.copy()
+
+    def allocated(self, like: Array) -> Array:
+        """New memory in the second half of rank 1's slot, until that is full."""
+        begin, self.used = self.used, self.used + -(-like.nbytes // 64) * 64
+        if self.used > SLOT // 2:
+            begin, self.used = 0, like.nbytes
+        return np.ndarray(like.shape, like.dtype, self.memory, HEAD + SLOT + SLOT // 2 + begin)

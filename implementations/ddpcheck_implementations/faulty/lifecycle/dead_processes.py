@@ -37,6 +37,12 @@ def compiled_code_throws(call: Call) -> None:
     os._exit(128 + signal.SIGABRT)
 
 
+@doing
+def compiled_code_reads_freed_memory(call: Call) -> None:
+    """MPI launchers and shells report a segmentation fault like this."""
+    os._exit(128 + signal.SIGSEGV)
+
+
 _connecting = connecting(PROMISED.of_facets("collectives"))
 
 
@@ -81,5 +87,9 @@ table(
           "All-reduce of an array without elements aborts the last rank with an uncaught C++ exception.",
           where=all_reduce & elements(0) & on_last_rank, effect=compiled_code_throws,
           caught_by=SUM, cause="uncaught-compiled-error"),
+    Fault("empty-array-crashes-compiled-code",
+          "All-reduce of an array without elements reads freed memory on the last rank, which crashes.",
+          where=all_reduce & elements(0) & on_last_rank, effect=compiled_code_reads_freed_memory,
+          caught_by=SUM, cause="compiled-code-crashed"),
 )
 # fmt: on

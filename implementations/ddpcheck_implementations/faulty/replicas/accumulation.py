@@ -83,6 +83,24 @@ class MeanOfMicroBatches(PlainReplica):
         self.count = 0
 
 
+@fault("bucket-counts-inside-no-sync", LOCAL, BACK, WINDOW, cause="not-reduced-after-no-sync")
+class CountsInsideNoSync(PlainReplica):
+    """A bucket counts gradients inside no_sync too, is not reset there, and never has the right count again."""
+
+    counted = 0
+
+    def backward(self, batch: Batch) -> float:
+        self.counted += 1
+        loss = super().backward(batch)
+        if self.syncing:
+            self.counted = 0
+        return loss
+
+    def synchronise(self, batch_size: int) -> None:
+        if self.counted == 1:
+            super().synchronise(batch_size)
+
+
 @fault(
     "empty-window-swallows-the-next",
     "check_random_training_programs_match_one_process",

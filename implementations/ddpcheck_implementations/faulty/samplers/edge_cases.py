@@ -29,6 +29,13 @@ def one_round_more(sampler: PlainSampler, order: Array) -> Array:
 
 
 @padding
+def last_samples_again(sampler: PlainSampler, order: Array) -> Array:
+    """Without a remainder, order[-0:] is the whole order."""
+    missing = PlainSampler.__len__(sampler) * sampler.world - sampler.length
+    return np.concatenate([order, order[-missing:]])
+
+
+@padding
 def cut_before_the_last_sample(sampler: PlainSampler, order: Array) -> Array:
     """The number of rounds is (length - 1) // world size."""
     return order[: (sampler.length - 1) // sampler.world * sampler.world]
@@ -101,6 +108,9 @@ table(
     Fault("one-round-more-than-the-quotient", "A length divisible by the world size is padded by one sample per rank.",
           where=~has_remainder & ~drops_last, effect=one_round_more,
           caught_by=SHARED, cause="divisible-length-padded"),
+    Fault("padded-with-the-last-none", "Padding takes order[-padding:], which is the whole order if padding is 0.",
+          where=~drops_last & several_rounds, effect=last_samples_again,
+          caught_by=(SHARED, SEQUENTIAL), cause="order-comes-twice"),
     Fault("cut-before-the-last-sample",
           "With drop_last, a length divisible by the world size loses one sample per rank.",
           where=drops_last & several_rounds, effect=cut_before_the_last_sample,
