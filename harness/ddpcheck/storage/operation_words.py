@@ -99,6 +99,7 @@ PHRASES: Mapping[tuple[str, str], Phrase] = {
         f"then an exception of the training program leaves no_sync() on {ranks_named(value)}"
     ),
     ("backward", "broken"): lambda value, of: f"an exception ends it half-way on {ranks_named(value)}",
+    ("predict", "idle"): _constant("also on ranks without samples"),
     ("zero_grad", "to_zeros"): _constant("existing gradients become zeros"),
     ("join", "batches"): lambda value, of: f"batches {by_rank(value, _batches)}",
     ("set_trainable", "layers"): lambda value, of: (
