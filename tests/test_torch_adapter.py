@@ -168,12 +168,11 @@ def test_deep_mlp_has_sixteen_linear_layers() -> None:
 
 def test_parameters_that_are_split_over_the_ranks_are_seen_whole() -> None:
     pytest.importorskip("torch.distributed.tensor")
-    adapter = Path(__file__).parents[1] / "docs" / "adapters" / "fsdp2.py"
     laws = [
         "check_gradients_equal_the_large_batch_exactly",
         "check_resumed_training_matches_one_process",
         "check_random_training_programs_match_one_process",
     ]
-    verdicts = check_adapter(f"{adapter}:adapter", [2], laws, profile="quick")
+    verdicts = check_adapter("torch_fully_shard", [2], laws, profile="quick")
     assert {verdict.status for verdict in verdicts} == {"passed"}, verdicts
     assert len(verdicts) > len(laws)

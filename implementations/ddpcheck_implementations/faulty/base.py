@@ -30,7 +30,7 @@ class PlainReplica:
     synced: gradients that are equal on all ranks. local: this rank's gradients since then. Neither has an entry for a
     parameter without gradient.
 
-    between_processes: the fault shows only where every rank is a process.
+    between_processes: the fault shows, or can be ended, only where every rank is a process.
     """
 
     between_processes = False

@@ -23,11 +23,11 @@ from . import (
     loss_terms,
     script_objects,
     torch_random_draws,
-    wrappers,
 )
 from .fully_sharded import shared_digest, whole
 from .patching import replace
 from .tensors import checksum, is_sharded, sample
+from .wrapped_parameters import coverage
 
 _PARTS = 32
 """Backwards of one window whose gradients are kept separately; later ones are added to the last."""
@@ -141,7 +141,7 @@ class Gradients:
             self._reduced = {
                 id(each): checksum(each.grad)
                 for each in self.parameters
-                if each.grad is not None and not is_sharded(each) and wrappers.coverage(each) == "synchronised"
+                if each.grad is not None and not is_sharded(each) and coverage(each) == "synchronised"
             }
 
     def reduced(self, parameters: Iterable[torch.Tensor]) -> list[int | None]:

@@ -23,12 +23,12 @@ from . import (
     script_objects,
     sharded_gradients,
     torch_random_draws,
-    wrappers,
 )
 from .gradient_patterns import pattern
 from .patching import replace
 from .script_objects import ScriptObjects, parameters_of
 from .tensors import digest, is_sharded, plain, sample
+from .wrapped_parameters import coverage
 
 _NOT_A_HYPERPARAMETER = frozenset({"params", "foreach", "fused", "capturable", "differentiable", "maximize"})
 
@@ -124,7 +124,7 @@ class Optimizers:
             "zero": bool(every) and all(each.grad is None or not bool(plain(each.grad).any()) for each in every),
             "finite": run.mirrors or all(each.grad is None or bool(plainly_finite(each.grad)) for each in every),
             "sparse": [n for n, each in enumerate(every) if each.grad is not None and each.grad.is_sparse],
-            "covered": [wrappers.coverage(each) for each in every],
+            "covered": [coverage(each) for each in every],
             "parts": [len(seen.parts.get(id(each), ())) for each in every] if run.full else [],
             **self._regularities(every),
         }

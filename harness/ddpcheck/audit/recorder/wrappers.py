@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,30 +14,9 @@ from ..recorded_process import Run
 from . import gradients, script_objects
 from .patching import replace
 from .tensors import digest
+from .wrapped_parameters import cover
 
-_covered: dict[int, tuple[torch.Tensor, str]] = {}
-_wrappers: weakref.WeakSet[DistributedDataParallel] = weakref.WeakSet()
 _OPTIONS = ("broadcast_buffers", "find_unused_parameters", "gradient_as_bucket_view", "static_graph")
-
-
-def coverage(parameter: torch.Tensor) -> str:
-    """How a wrapper treats a parameter: synchronised, frozen when it was wrapped, ignored, or added to its module since; none
-    if no wrapper has it.
-    """
-    found = _covered.get(id(parameter))
-    if found is not None and found[0] is parameter:
-        return found[1]
-    return (
-        "added" if any(each is parameter for wrapper in _wrappers for each in wrapper.module.parameters()) else "none"
-    )
-
-
-def _cover(wrapper: DistributedDataParallel) -> None:
-    _wrappers.add(wrapper)
-    ignored = set(getattr(wrapper, "parameters_to_ignore", ()))
-    for name, each in wrapper.module.named_parameters():
-        kind = "ignored" if name in ignored else "synchronised" if each.requires_grad else "frozen"
-        _covered[id(each)] = (each, kind)
 
 
 def install(run: Run) -> None:
@@ -49,7 +27,7 @@ def install(run: Run) -> None:
             before = {name: digest(each) for name, each in module.named_parameters()}
             original(self, module, *args, **kwargs)
             wrappers.append(self)
-            _cover(self)
+            cover(self)
             gradients.of(run).watch([each for each in module.parameters() if each.requires_grad])
             run.note(
                 "wrapped",

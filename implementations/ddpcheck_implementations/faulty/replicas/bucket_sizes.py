@@ -114,6 +114,8 @@ class ZeroDivides(SizedBuckets):
 class ZeroNeverEnds(SizedBuckets):
     """A bucket size of 0 is accepted and makes backward loop forever."""
 
+    between_processes = True  # a thread that loops cannot be ended
+
     def cut(self, flat: Array) -> list[Array]:
         size, begin, pieces = int(min(self.chosen, 2.0**20) * MIB) // flat.itemsize, 0, list[Array]()
         while begin < flat.size:
