@@ -173,6 +173,6 @@ def test_parameters_that_are_split_over_the_ranks_are_seen_whole() -> None:
         "check_resumed_training_matches_one_process",
         "check_random_training_programs_match_one_process",
     ]
-    verdicts = check_adapter("torch_fully_shard", [2], laws, profile="quick")
+    verdicts = check_adapter("ddpcheck_implementations.libraries.torch_fully_shard:adapter", [2], laws, profile="quick")
     assert {verdict.status for verdict in verdicts} == {"passed"}, verdicts
     assert len(verdicts) > len(laws)
