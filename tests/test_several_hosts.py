@@ -67,6 +67,16 @@ def on_first(hosts: tuple[Machine, ...], folder: Path, *words: str) -> subproces
     return subprocess.run(words_on_first(hosts, folder, *words), capture_output=True, text=True, check=False)
 
 
+def checked(
+    hosts: tuple[Machine, ...], folder: Path, name: str, line: str, *options: str, inside: tuple[str, ...] = ()
+) -> subprocess.CompletedProcess[str]:
+    """A check of two ranks that this line starts, in the quick profile. inside: the command that runs it."""
+    (folder / "hosts").write_text("host0\nhost1\n", encoding="utf-8")
+    words = ("check", name, "--profile", "quick", "--deadline", "60", "-w", "2", "-q", *options)
+    ranks = ("--start", line, "--listen", "host0")
+    return on_first(hosts, folder, *inside, sys.executable, "-m", "ddpcheck", *words, *ranks)
+
+
 def words_on_first(hosts: tuple[Machine, ...], folder: Path, *words: str) -> list[str]:
     """The command line that runs these words on the first host, in the folder."""
     words = tuple(hosts[0].command(words))
@@ -85,10 +95,8 @@ def words_on_first(hosts: tuple[Machine, ...], folder: Path, *words: str) -> lis
 )
 def test_a_reference_holds_over_two_hosts(two_hosts: tuple[Machine, ...], tmp_path: Path, name: str, line: str) -> None:
     """Without DDPCHECK_EVERY_FAULT: two checks of the quick profile, one of which restarts the ranks."""
-    (tmp_path / "hosts").write_text("host0\nhost1\n", encoding="utf-8")
     some = () if EVERY else ("-c", "all_reduce_sums_exactly", "-c", "close_returns")
-    words = ("check", name, "--profile", "quick", "--deadline", "60", "-w", "2", "-q", *some)
-    done = on_first(two_hosts, tmp_path, sys.executable, "-m", "ddpcheck", *words, "--start", line, "--listen", "host0")
+    done = checked(two_hosts, tmp_path, name, line, *some)
     assert done.returncode == 0, done.stdout + done.stderr
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".ddpcheck")] == []
 
@@ -104,11 +112,9 @@ def test_a_reference_holds_over_two_hosts(two_hosts: tuple[Machine, ...], tmp_pa
     ],
 )
 def test_a_reference_holds_under_slurm(two_hosts: tuple[Machine, ...], tmp_path: Path, name: str, mpi: str) -> None:
-    (tmp_path / "hosts").write_text("host0\nhost1\n", encoding="utf-8")
-    words = ["check", name, "--profile", "quick", "--deadline", "60", "-w", "2", "-q", "-c", "all_reduce_sums_exactly"]
-    words += ["-c", "close_returns", "--listen", "host0", "--start", f"srun --mpi={mpi} --overlap -n {{ranks}}"]
-    cluster = (str(CODE / "in_slurm.sh"), sys.executable, "-m", "ddpcheck")
-    done = on_first(two_hosts, tmp_path, *cluster, *words)
+    some = ("-c", "all_reduce_sums_exactly", "-c", "close_returns")
+    line, cluster = f"srun --mpi={mpi} --overlap -n {{ranks}}", (str(CODE / "in_slurm.sh"),)
+    done = checked(two_hosts, tmp_path, name, line, *some, inside=cluster)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -116,10 +122,7 @@ def test_a_reference_holds_under_slurm(two_hosts: tuple[Machine, ...], tmp_path:
 @has_mpi
 def test_mpi_uses_the_network_between_emulated_hosts(two_hosts: tuple[Machine, ...], tmp_path: Path) -> None:
     """The check is skipped if the kernel has sent no bytes."""
-    (tmp_path / "hosts").write_text("host0\nhost1\n", encoding="utf-8")
-    words = ["check", "numpy_mpi", "-w", "2", "-q", "-c", "collectives_send_no_excess_bytes", "--deadline", "60"]
-    words += ["--profile", "quick", "--start", MPI_LINES[FLAVOUR], "--listen", "host0"]
-    done = on_first(two_hosts, tmp_path, sys.executable, "-m", "ddpcheck", *words)
+    done = checked(two_hosts, tmp_path, "numpy_mpi", MPI_LINES[FLAVOUR], "-c", "collectives_send_no_excess_bytes")
     assert done.stdout.startswith("2 passed;"), done.stdout + done.stderr
 
 
