@@ -21,7 +21,8 @@ from ddpcheck.trace import RankTrace, Trace
 from ddpcheck.verdict import Diagnosis, Finding
 from ddpcheck_properties import drawing
 from ddpcheck_properties import strategies_collectives as drawn_from
-from ddpcheck_properties.drawing import Further, Judge, all_or_every_second, for_all
+from ddpcheck_properties.drawing import Further, all_or_every_second, for_all
+from ddpcheck_properties.judges import Judge
 from ddpcheck_properties.strategies import choice
 
 

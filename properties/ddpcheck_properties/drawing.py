@@ -22,34 +22,18 @@ from hypothesis.strategies import SearchStrategy
 from ddpcheck import assertions
 from ddpcheck.contract import Capabilities
 from ddpcheck.hypotheses.failed_ranks import right_when_repeated
-from ddpcheck.job import (
-    AllGather,
-    AllReduce,
-    Barrier,
-    Broadcast,
-    Job,
-    Observe,
-    Operation,
-    OptimizerSpec,
-    Predict,
-    ReduceScatter,
-    SendRecv,
-    Sleep,
-    Step,
-    Wait,
-    ZeroGrad,
-)
+from ddpcheck.job import Job, Observe, Operation, OptimizerSpec, Predict, Step, ZeroGrad
 from ddpcheck.running.implied_causes import adds_to
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Finding
 
-from .collectives.earlier_groups import group_kept, with_earlier_group
+from .collectives.earlier_groups import group_kept_before, with_earlier_group
+from .judges import Judge
 from .wire.sent_in_backward import with_bytes_sent
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session
 
-Judge = Callable[[Job, Trace], None]
 Shorter = Callable[[Job], Iterable[Job]]
 """Smaller Jobs that may show the same failure."""
 
@@ -57,7 +41,6 @@ _HEALTH: Any = list(HealthCheck)  # its metaclass hides from type checkers that 
 
 FURTHER_SECONDS, FURTHER_JOBS = 10.0, 40
 """The most seconds and Jobs for a search for a cause that no other check has told: a second on an idle machine."""
-_COLLECTIVE = (AllGather, AllReduce, Barrier, Broadcast, ReduceScatter, SendRecv, Sleep, Wait)
 SHRINKING_SECONDS = 3.0
 """Seconds for making a failing Job smaller; a failing check should report soon."""
 
@@ -136,8 +119,7 @@ def for_all(
     search.raise_further(finding, (*examples, *search.drawn), further)
     # a hang costs a deadline, a dead rank a restart: one is enough
     if not search.lost_a_rank and _makes_smaller(session):
-        finding = with_bytes_sent(session, search.confirmed(search.smallest(draw)))
-        finding = with_earlier_group(session, finding)
+        finding = _observed_further(session, search.confirmed(search.smallest(draw)))
     raise finding
 
 
@@ -167,16 +149,12 @@ def for_each(
         finding = search.shortened(search.made_clear(finding, clearer) if clearer else finding, shorter)
     elif replayed is None and not finding.diagnosis.cause:
         finding = search.confirmed(finding)
-    raise with_earlier_group(session, with_bytes_sent(session, finding))
+    raise _observed_further(session, finding)
 
 
-def finding_on(session: Session, job: Job, judge: Judge) -> Finding | None:
-    """The Finding on one more Job, which tells causes apart; None if all is right."""
-    try:
-        judge(job, session.run(job))
-    except Finding as finding:
-        return finding
-    return None
+def _observed_further(session: Session, finding: Finding) -> Finding:
+    """The finding, with what other Jobs show of its cause."""
+    return with_earlier_group(session, with_bytes_sent(session, finding))
 
 
 def _makes_smaller(session: Session) -> bool:
@@ -363,18 +341,13 @@ class _Search:
             return finding
         sure = finding.diagnosis.causes
         note = "not reproduced when run again: it depends on state, or on timing, as where a handle is not waited for"
-        earlier = group_kept(self.session) if _of_a_collective(finding) else None
+        earlier = group_kept_before(self.session, finding.job)
         return finding.blaming(earlier, sure, right_when_repeated(sure)).noting(note)
 
 
 def _failing_job(finding: Finding) -> Job:
     assert finding.job is not None
     return finding.job
-
-
-def _of_a_collective(finding: Finding) -> bool:
-    """Whether the Job of the finding has collectives of all ranks only, or of groups: no replica, sampler or metrics."""
-    return all(isinstance(operation, _COLLECTIVE) for operation in _failing_job(finding).operations)
 
 
 def _first_cause(finding: Finding) -> str:

@@ -1,8 +1,9 @@
-"""Judges made of other judges, with causes that only the kind of Job suggests."""
+"""Judges of Jobs, and judges made of other judges, with causes that only the kind of Job suggests."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from ddpcheck.causes import Cause
 from ddpcheck.causes.cause import Given, as_causes
@@ -10,10 +11,22 @@ from ddpcheck.job import Job
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Finding
 
-from .drawing import Judge
+if TYPE_CHECKING:
+    from ddpcheck.session import Session
 
+Judge = Callable[[Job, Trace], None]
+"""Raises a Finding if the Trace of a Job is wrong."""
 Explain = Callable[[Job, Trace, Finding], Given]
 """The causes of a Finding about this Trace of the Job; none if it keeps its own."""
+
+
+def finding_on(session: Session, job: Job, judge: Judge) -> Finding | None:
+    """The Finding on one more Job, which tells causes apart; None if all is right."""
+    try:
+        judge(job, session.run(job))
+    except Finding as finding:
+        return finding
+    return None
 
 
 def with_causes(judge: Judge, explain: Explain) -> Judge:

@@ -51,8 +51,9 @@ from ddpcheck.trace import Trace
 from ddpcheck.verdict import Finding
 
 from .collectives.names import in_group
-from .drawing import Judge, for_each, within_promises
+from .drawing import for_each, within_promises
 from .explicit_examples import fitting
+from .judges import Judge
 from .strategies import GRADIENTS, shards, training_job
 from .strategies_collectives import Reduction, dtypes, fitting_reductions, usual_reduction
 

@@ -106,7 +106,7 @@ def _crashed(error: Exception) -> ExitStatus:
 def _output_is_full() -> bool:
     """Whether standard output cannot be written to, as on a full disk; prints the reason if so."""
     try:
-        sys.stdout.write("\n")
+        sys.stdout.write("\n")  # from Python 3.14 on, a flush that fails drops what it held
         sys.stdout.flush()
     except (OSError, ValueError) as error:
         _say(f"standard output cannot be written to: {error}")

@@ -149,12 +149,12 @@ def _show_end(out: Console, search: PromiseSearch, source: str, stopped: str) ->
             soft_wrap=True,
         )
     if not search.held:
-        tried = (
-            "None of the promises that were tried seems to be kept."
-            if search.failed
-            else "No further promise was tried."
-        )
-        out.print(f"\n{tried}" if stopped else "\nNo further promise seems to be kept.")
+        if not stopped:
+            out.print("\nNo further promise seems to be kept.")
+        elif search.failed:
+            out.print("\nNone of the promises that were tried seems to be kept.")
+        else:
+            out.print("\nNo further promise was tried.")
         return
     held = number_of_promises(each.candidate for each in search.held)
     promises = counted(held, "more promise seems", "more promises seem")

@@ -8,15 +8,28 @@ from typing import TYPE_CHECKING
 from ddpcheck.causes import Cause
 from ddpcheck.causes import collectives as causes
 from ddpcheck.contract import CallForm
-from ddpcheck.job import AllGather, AllReduce, Barrier, Broadcast, Job, Operation, ReduceScatter, Sleep
+from ddpcheck.job import (
+    AllGather,
+    AllReduce,
+    Barrier,
+    Broadcast,
+    Job,
+    Operation,
+    ReduceScatter,
+    SendRecv,
+    Sleep,
+    Wait,
+)
 from ddpcheck.verdict import Finding
 
+from ..judges import finding_on
 from ..strategies_collectives import dtypes, exact_tensor, usual_reduction
 from .comparison import results_hold
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session
 
+_COLLECTIVE = (AllGather, AllReduce, Barrier, Broadcast, ReduceScatter, SendRecv, Sleep, Wait)
 _LATE = 0.1
 """Seconds of a rank for which a barrier must wait."""
 
@@ -24,7 +37,7 @@ _LATE = 0.1
 def with_earlier_group(session: Session, finding: Finding) -> Finding:
     """The finding. If a barrier does not block, the group of an earlier call may be the cause."""
     cause = finding.diagnosis.cause
-    kept = group_kept(session) if cause is not None and cause.id in _FOLLOWS else None
+    kept = _group_kept(session) if cause is not None and cause.id in _FOLLOWS else None
     return finding.blaming(kept, finding.diagnosis.causes) if kept is not None else finding
 
 
@@ -32,7 +45,13 @@ _FOLLOWS = frozenset(each.id for each in (causes.BARRIER_DOES_NOT_BLOCK, causes.
 """Causes that an earlier group explains better."""
 
 
-def group_kept(session: Session) -> Cause | None:
+def group_kept_before(session: Session, job: Job) -> Cause | None:
+    """The cause of a Job that failed once and passed when run again, if it has collectives only."""
+    alone = all(isinstance(operation, _COLLECTIVE) for operation in job.operations)
+    return _group_kept(session) if alone else None
+
+
+def _group_kept(session: Session) -> Cause | None:
     """The cause, if a call of all ranks is right after calls in a group of all, and wrong after calls in rank 0 alone and in
     the other ranks.
     """
@@ -48,12 +67,7 @@ def group_kept(session: Session) -> Cause | None:
 
 
 def _fails(session: Session, operations: tuple[Operation, ...]) -> bool:
-    job = Job(session.world_size, operations)
-    try:
-        results_hold(job, session.run(job))
-    except Finding:
-        return True
-    return False
+    return finding_on(session, Job(session.world_size, operations), results_hold) is not None
 
 
 def _of_all_ranks(session: Session) -> Iterator[tuple[str, tuple[Operation, ...]]]:

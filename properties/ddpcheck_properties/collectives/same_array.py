@@ -22,7 +22,8 @@ from ddpcheck.job import (
 )
 from ddpcheck.verdict import Finding
 
-from ..drawing import finding_on, for_each
+from ..drawing import for_each
+from ..judges import finding_on
 from ..strategies_collectives import Reduction, exact_tensor, fitting_reductions
 from .call_forms import large_rows, usual
 from .comparison import results_hold_and_arguments_stay

@@ -20,8 +20,9 @@ from ddpcheck.verdict import Finding
 
 from .. import explicit_examples
 from ..collectives.comparison import results_hold
-from ..drawing import Judge, finding_on, for_each
+from ..drawing import for_each
 from ..explicit_examples import fitting
+from ..judges import Judge, finding_on
 from ..metrics.mean_comparison import weighted
 from ..replicas.comparison import as_one_process
 from ..samplers.comparison import shared_out

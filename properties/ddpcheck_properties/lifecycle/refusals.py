@@ -16,8 +16,9 @@ from ddpcheck.trace import Trace
 from ddpcheck.verdict import Diagnosis, Finding
 
 from .. import explicit_examples
-from ..drawing import Judge, for_each
+from ..drawing import for_each
 from ..explicit_examples import fitting
+from ..judges import Judge
 from ..samplers import comparison
 
 if TYPE_CHECKING:

@@ -35,8 +35,9 @@ from ddpcheck.verdict import Diagnosis, Finding
 
 from .. import explicit_examples
 from ..collectives.comparison import results_hold
-from ..drawing import Judge, finding_on, for_each
+from ..drawing import for_each
 from ..explicit_examples import fitting
+from ..judges import Judge, finding_on
 from ..replicas.comparison import as_one_process
 from ..strategies_collectives import dtypes, exact_tensor, reductions
 

@@ -26,9 +26,9 @@ from ddpcheck.trace import Trace
 from ddpcheck.verdict import Finding
 
 from .. import explicit_examples
-from ..drawing import finding_on, for_all, for_each
+from ..drawing import for_all, for_each
 from ..explicit_examples import fitting, window
-from ..judges import with_causes
+from ..judges import finding_on, with_causes
 from ..strategies import GRADIENTS, PARAMETERS, SEEDS, choice, models, sgd, shards, training_job
 from .comparison import as_one_process, ended_inside
 from .local_causes import blaming_no_sync, causes_of_two_inside

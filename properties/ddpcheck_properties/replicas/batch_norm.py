@@ -41,9 +41,9 @@ from ddpcheck.oracle import ExpectedOperation, Oracle
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Diagnosis, Finding
 
-from ..drawing import Judge, for_each
+from ..drawing import for_each
 from ..explicit_examples import fitting
-from ..judges import with_causes
+from ..judges import Judge, with_causes
 from ..strategies import GRADIENTS, shards, training_job
 from .comparison import as_one_process, compare, when
 

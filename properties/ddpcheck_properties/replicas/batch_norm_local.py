@@ -22,8 +22,9 @@ from ddpcheck.seeded_values import Array
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Finding
 
-from ..drawing import Judge, for_each
+from ..drawing import for_each
 from ..explicit_examples import fitting
+from ..judges import Judge
 from ..strategies import GRADIENTS
 from .batch_norm import CHAINS, TOLERANCE, forwards
 from .comparison import when

@@ -15,9 +15,9 @@ from ddpcheck.models.spec import mlp
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Diagnosis, Finding
 
-from ..drawing import Judge, for_each
+from ..drawing import for_each
 from ..explicit_examples import fitting, window
-from ..judges import with_causes
+from ..judges import Judge, with_causes
 from ..strategies import PARAMETERS, shards, training_job
 from .comparison import as_one_process
 

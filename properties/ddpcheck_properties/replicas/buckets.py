@@ -19,8 +19,9 @@ from ddpcheck.trace import Trace
 from ddpcheck.verdict import Finding
 
 from .. import explicit_examples
-from ..drawing import Judge, for_each, has_time_for_long_jobs
+from ..drawing import for_each, has_time_for_long_jobs
 from ..explicit_examples import fitting, one_backward
+from ..judges import Judge
 from ..strategies import GRADIENTS, PARAMETERS, shards, training_job
 from .comparison import as_one_process, compare_arrays, when
 from .shown_values import by_shown_values

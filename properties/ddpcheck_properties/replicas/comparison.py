@@ -32,7 +32,7 @@ from ddpcheck.trace import Trace
 from ddpcheck.verdict import Diagnosis, Finding
 
 if TYPE_CHECKING:
-    from ..drawing import Judge
+    from ..judges import Judge
 
 _LISTED = 12
 _NOUNS = {"gradients": "gradient of", "parameters": "parameter", "buffers": "buffer", "averaged": "average of"}

@@ -21,8 +21,9 @@ from ddpcheck.trace import Trace
 from ddpcheck.verdict import Finding
 
 from .. import explicit_examples
-from ..drawing import Judge, finding_on, for_all, for_each
+from ..drawing import for_all, for_each
 from ..explicit_examples import fitting
+from ..judges import Judge, finding_on
 from ..strategies import GRADIENTS, PARAMETERS, models, shards, training_job, training_jobs
 from .comparison import as_one_process, when
 from .local_causes import causes_of_two_inside

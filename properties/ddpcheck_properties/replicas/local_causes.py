@@ -14,7 +14,7 @@ from ddpcheck.job import Backward, CloseWindow, Job, OpenWindow, Operation, Zero
 from ddpcheck.models.spec import mlp
 from ddpcheck.verdict import Finding
 
-from ..drawing import finding_on
+from ..judges import finding_on
 from ..strategies import GRADIENTS, shards, training_job
 from .comparison import as_one_process
 

@@ -18,8 +18,9 @@ from ddpcheck.models.spec import Linear, ModelSpec, Scale, mlp
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Diagnosis, Finding
 
-from ..drawing import Judge, for_each
+from ..drawing import for_each
 from ..explicit_examples import fitting
+from ..judges import Judge
 from ..strategies import GRADIENTS, shards, training_job
 from .comparison import as_one_process, when
 from .skipped_steps import poisoned

@@ -15,8 +15,9 @@ from ddpcheck.models.spec import Activation, Linear, ModelSpec
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Finding
 
-from ..drawing import Judge, all_or_every_second, for_all, within_promises
+from ..drawing import all_or_every_second, for_all, within_promises
 from ..explicit_examples import fitting
+from ..judges import Judge
 from ..strategies import ADAM, SEEDS, branching, branching_models, choice, models, optimizers
 from .comparison import as_one_process, ended_inside
 from .program_grammar import WORDS, Word, program_text, training_program

@@ -27,7 +27,7 @@ from ddpcheck.seeded_values import Array
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Finding
 
-from ..drawing import Judge
+from ..judges import Judge
 from ..strategies import GRADIENTS
 from .comparison import when
 

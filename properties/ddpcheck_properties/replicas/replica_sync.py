@@ -23,8 +23,9 @@ from ddpcheck.models.spec import BatchNorm, Embedding, Linear, Scale
 from ddpcheck.trace import Trace
 
 from .. import explicit_examples
-from ..drawing import Judge, for_all, for_each
+from ..drawing import for_all, for_each
 from ..explicit_examples import fitting
+from ..judges import Judge
 from ..strategies import SEEDS, choice, models, sgd, training_job, training_jobs
 from .comparison import as_one_process
 from .shown_values import by_shown_values

@@ -19,8 +19,9 @@ from ddpcheck.contract import Capabilities, needs
 from ddpcheck.job import Job, OptimizerSpec
 from ddpcheck.models.spec import Activation, Activity, BatchNorm, Embedding, Head, Layer, Linear, ModelSpec, Scale
 
-from ..drawing import Judge, all_or_every_second, for_all, within_promises
+from ..drawing import all_or_every_second, for_all, within_promises
 from ..explicit_examples import fitting
+from ..judges import Judge
 from ..strategies import LOSSES, OPTIMIZERS, SEEDS
 from .comparison import as_one_process
 from .program_grammar import Word, training_program

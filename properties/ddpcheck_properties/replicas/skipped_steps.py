@@ -20,9 +20,9 @@ from ddpcheck.seeded_values import key_of
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Finding
 
-from ..drawing import Judge, for_each
+from ..drawing import for_each
 from ..explicit_examples import fitting
-from ..judges import because, with_causes
+from ..judges import Judge, because, with_causes
 from ..strategies import ADAM, GRADIENTS, PARAMETERS, shards, training_job
 from .comparison import as_one_process
 from .parameter_averages import LOOK

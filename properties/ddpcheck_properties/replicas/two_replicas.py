@@ -15,8 +15,9 @@ from ddpcheck.operations.replica import of_two_replicas
 from ddpcheck.seeded_values import hashed, key_of
 from ddpcheck.verdict import Finding
 
-from ..drawing import all_or_every_second, finding_on, for_all
+from ..drawing import all_or_every_second, for_all
 from ..explicit_examples import fitting
+from ..judges import finding_on
 from .comparison import as_one_process
 from .program_grammar import Word, training_program
 from .programs import programs

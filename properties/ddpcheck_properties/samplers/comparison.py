@@ -25,7 +25,7 @@ from ddpcheck.seeded_values import Array
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Diagnosis, Finding
 
-from ..drawing import Judge
+from ..judges import Judge
 
 
 def reading(trace: Trace, position: int) -> list[list[Array]]:

@@ -27,7 +27,8 @@ from ddpcheck.job import Job, Sample
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Diagnosis, Finding
 
-from ..drawing import Judge, for_all, for_each
+from ..drawing import for_all, for_each
+from ..judges import Judge
 from ..strategies import SEEDS as ANY_SEED
 from ..strategies import choice
 from .comparison import may_be_chance, named, orders, reading, some

@@ -25,7 +25,8 @@ from ddpcheck.job import Job, ResumeSampling
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Finding
 
-from ..drawing import finding_on, for_all
+from ..drawing import for_all
+from ..judges import finding_on
 from ..strategies import SEEDS, choice
 from .sampler_jobs import PAST_16_BITS
 

@@ -21,7 +21,8 @@ from ddpcheck.oracle.training_runs import Run, plan_of
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Diagnosis, Finding
 
-from ..drawing import Judge, all_or_every_second, for_all, for_each
+from ..drawing import all_or_every_second, for_all, for_each
+from ..judges import Judge
 from .best_weights import holds_the_best
 from .drawn_runs import run_job, runs, with_a_frozen_layer, with_other_optimizers
 from .final_state import ends_where_one_process_ends, explained

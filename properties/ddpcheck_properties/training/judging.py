@@ -12,7 +12,7 @@ from ddpcheck.job import Job
 from ddpcheck.oracle.training_runs import Run, plan_of
 from ddpcheck.trace import Trace
 
-from ..drawing import Judge
+from ..judges import Judge
 from .final_state import explained
 
 

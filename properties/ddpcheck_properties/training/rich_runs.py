@@ -18,8 +18,9 @@ from ddpcheck.contract import Capabilities, ReplicaMethod, needs
 from ddpcheck.job import DataSpec, Job, Train
 from ddpcheck.oracle.training_runs import plan_of
 
-from ..drawing import Judge, all_or_every_second, for_all
+from ..drawing import all_or_every_second, for_all
 from ..explicit_examples import fitting
+from ..judges import Judge
 from ..replicas.rich_programs import drawn_feature, rich_model, slow_optimizer
 from ..strategies import SEEDS
 from .best_weights import holds_the_best

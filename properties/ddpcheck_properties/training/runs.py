@@ -20,7 +20,8 @@ from ddpcheck.seeded_values import Array
 from ddpcheck.session import Session
 from ddpcheck.trace import Trace
 
-from ..drawing import Judge, all_or_every_second, for_all, for_each
+from ..drawing import all_or_every_second, for_all, for_each
+from ..judges import Judge
 from .best_weights import ends_with_the_last, holds_the_best, holds_the_only_finite_epoch
 from .drawn_runs import (
     LOOSE,

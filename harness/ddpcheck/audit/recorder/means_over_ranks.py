@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import functools
 import linecache
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from types import FrameType
 
@@ -73,19 +73,18 @@ def _read(file: str, line: int, call: str) -> Read:
     return Read(
         tuple(_divisors(function, reduced, line)),
         any(_has_weight(value) for value in values),
-        _metric(function, reduced, line),
+        _metric(function, reduced, values, line),
         later,
     )
 
 
-def _metric(function: ast.AST, reduced: str, line: int) -> str:
-    """The metric's name, if a loop over batches does not compute it again and again."""
+def _metric(function: ast.AST, reduced: str, values: Sequence[ast.expr], line: int) -> str:
+    """The metric's name, if a loop over batches does not compute it again and again. values: those assigned to the tensor."""
     loops = [
         (node.lineno, node.end_lineno or node.lineno)
         for node in ast.walk(function)
         if isinstance(node, (ast.For, ast.While, ast.AsyncFor)) and not node.lineno <= line <= (node.end_lineno or line)
     ]
-    values = list(_assigned(function, reduced, line))
     if any(first <= value.lineno <= last for value in values for first, last in loops) or any(map(_is_mean, values)):
         return ""
     for value in values:

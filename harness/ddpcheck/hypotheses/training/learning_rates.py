@@ -8,7 +8,7 @@ from ...causes import Cause, training
 from ...oracle.training_runs import Run
 from ...seeded_values import Array
 from ..arrays import Evidence
-from .schedules import wrong_factors
+from .schedules import by_share_of_samples, wrong_factors
 
 
 def rates_by_epoch(rates: int, epochs: int) -> Cause | None:
@@ -44,8 +44,7 @@ def of_learning_rates(run: Run, rank: int, every: Array, before: int) -> Evidenc
     size = plan.batch_size * plan.micro_batches
     used = np.array([len(epoch[rank][start * size :][:size]) for epoch in run.indices for start in range(each)])
     share = (np.cumsum(used) - used) / max(1, used.sum())
-    by_samples = training.schedules.RATE_BY_OWN_SAMPLES() if run.uneven else training.schedules.SCHEDULE_BY_SAMPLES()
-    known.append((by_samples, lr * (1 - share)))
+    known.append((by_share_of_samples(uneven=run.uneven), lr * (1 - share)))
     reported = [(cause, array[before:]) for cause, array in known]
     reported.append((training.resumes.SCHEDULE_RESTARTS(ranks=f"rank {rank}"), every[: len(every) - before]))
     return Evidence(alternatives=tuple(reported), precision=False)

@@ -23,6 +23,11 @@ def wrong_factors(plan: Train, world_size: int, parameters: int) -> list[tuple[C
     return made + _wrong_schedules(plan, world_size, parameters) * (plan.schedule == "linear")
 
 
+def by_share_of_samples(*, uneven: bool) -> Cause:
+    """The cause of rates that follow the share of samples used so far. uneven: that of a rank is its own."""
+    return causes.RATE_BY_OWN_SAMPLES() if uneven else causes.SCHEDULE_BY_SAMPLES()
+
+
 def _wrong_schedules(plan: Train, world_size: int, parameters: int) -> list[tuple[Cause, Factor]]:
     right, micro_batches, epochs = partial(law_factor, plan), plan.micro_batches, plan.epochs
 

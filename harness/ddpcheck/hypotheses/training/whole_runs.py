@@ -7,7 +7,7 @@ from dataclasses import replace
 from ...causes import Cause, training
 from ...job import Train
 from .emulation_rules import Rules
-from .schedules import wrong_factors
+from .schedules import by_share_of_samples, wrong_factors
 
 Candidates = list[tuple[Cause, Rules]]
 """Causes, the likeliest first, each with the rules of a run with this cause."""
@@ -37,7 +37,7 @@ def wrong_rules(
 
 
 def _schedules(plan: Train, uneven: bool) -> Candidates:
-    by_samples = training.schedules.RATE_BY_OWN_SAMPLES() if uneven else training.schedules.SCHEDULE_BY_SAMPLES()
+    by_samples = by_share_of_samples(uneven=uneven)
     made = [(by_samples, Rules(by_samples=True)), (training.schedules.RATE_IN_MOMENTUM(), Rules(rate_in_momentum=True))]
     if plan.micro_batches > 1:
         made += [(training.schedules.SCHEDULE_PER_MICRO_BATCH(), Rules(by_micro_batches=more)) for more in (0, -1)]
