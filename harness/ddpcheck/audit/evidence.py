@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ..storage.files import UnreadableFile, read_json, write_atomically
+from .conditions import Source, sources_from_plain
 from .event_journal import Event
 
 SCHEMA = "ddpcheck.audit/1"
@@ -99,7 +100,8 @@ class StepSeen:
 class Evidence:
     """script: the words after `python`. far: the most steps that were compared.
 
-    random_streams: whether the ranks' random numbers must differ or be equal; any judges neither.
+    random_streams: whether the ranks' random numbers must differ or be equal; any judges neither. sources: the conditions of
+    the script's files.
     """
 
     script: tuple[str, ...]
@@ -110,6 +112,7 @@ class Evidence:
     mirrors: Mapping[str, RunSeen] = field(default_factory=dict)
     compared: tuple[StepSeen, ...] = ()
     random_streams: RandomStreams = "different"
+    sources: Mapping[str, Source] = field(default_factory=dict)
 
     @cached_property
     def names(self) -> dict[str, str]:
@@ -198,6 +201,7 @@ class Evidence:
             {name: _run(run) for name, run in data["mirrors"].items()},
             tuple(_step(step) for step in data["compared"]),
             data.get("random_streams", "different"),
+            sources_from_plain(data.get("sources", {})),
         )  # fmt: skip
 
     @staticmethod

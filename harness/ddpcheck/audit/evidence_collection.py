@@ -8,8 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from ..storage.environment import visible_cores
+from .conditions import sources_of
 from .evidence import Evidence, parts_alone
-from .recorded_process import RunSettings
+from .recorded_process import RunSettings, root_of
 from .request import Request, ScriptRun
 from .script_kinds import ScriptKind, kind_of
 from .script_runs import audited, mirror_run, mirrors_of, real_run, resumed_runs
@@ -21,7 +22,9 @@ def conduct(
     """Run the script and its mirrors, and compare. keep: a folder for the journals. progress: is called with progress
     messages.
     """
-    return replace(_conducted(request, keep, progress), random_streams=request.random_streams)
+    found = _conducted(request, keep, progress)
+    events = (event for events in found.real.events for event in events)
+    return replace(found, random_streams=request.random_streams, sources=sources_of(events, root_of(request.script)))
 
 
 def _conducted(request: Request, keep: Path | None, progress: Callable[[str], None]) -> Evidence:

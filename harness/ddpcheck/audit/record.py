@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ..launchers.process_handles import DRIVER, end_with_parent
-from .recorded_process import Run, RunSettings
+from .recorded_process import Run, RunSettings, root_of
 
 _INTENTIONS = (
     "no_sync",
@@ -36,7 +36,7 @@ def run_script(words: list[str], rank: int, install: Callable[[Run], None]) -> N
         end_with_parent(int(driver))
     settings = RunSettings.here()
     module = words[0] == "-m"
-    root = str(Path.cwd()) if module else str(Path(words[0]).resolve().parent)
+    root = str(root_of(words))
     run = Run(settings, rank, root)
     stacks = (run.journal.folder / "stacks.txt").open("w")
     faulthandler.register(signal.SIGUSR1, stacks, all_threads=False)

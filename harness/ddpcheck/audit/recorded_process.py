@@ -13,7 +13,7 @@ import os
 import resource
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
@@ -26,6 +26,11 @@ AFTER_CUT = 2
 _AHEAD = 4
 _WAIT_FOR_OTHERS = 20.0
 _CALLS = frozenset({"collective", "forward", "backward", "clip", "no_sync", "unscale"})
+
+
+def root_of(words: Sequence[str]) -> Path:
+    """The folder that lines of a script are relative to. words: those after `python`."""
+    return Path.cwd() if words[0] == "-m" else Path(words[0]).resolve().parent
 
 
 def _peak_memory() -> int:

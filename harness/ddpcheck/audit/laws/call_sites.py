@@ -41,6 +41,14 @@ def where_it_waits(evidence: Evidence, rank: int) -> str:
     return str(events[-1]["line"]) if events else ""
 
 
+def chain_on_stack(evidence: Evidence, rank: int) -> Chain:
+    """The lines on the stack of a hung rank, with the files' names as events have them; empty if there is no stack."""
+    known = {_name(file): file for file in evidence.sources}
+    stack = evidence.real.stacks[rank] if rank < len(evidence.real.stacks) else ""
+    frames = [each.rpartition(":") for each in _on_stack(stack)]
+    return tuple(f"{known.get(file, file)}:{line}" for file, _, line in frames)
+
+
 def _on_stack(stack: str) -> Chain:
     frames = [f"{_name(file)}:{line}" for file, line in _FRAME.findall(stack) if not _LIBRARY.search(file)]
     return tuple(reversed(frames))

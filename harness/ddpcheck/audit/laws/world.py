@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import asdict
 
 from ...causes import Cause
 from ...causes.audit import world as causes
@@ -11,7 +12,9 @@ from ..event_journal import Event
 from ..evidence import Evidence
 from ..missing_gpu import missing_gpu
 from .call_sites import chain_of, where_calls_part, where_it_waits
+from .deciding_conditions import deciding_condition
 from .law import LawVerdict, broken, held, not_judged
+from .parting import CALLS, parting
 
 _ERROR = 160
 _FAILED = ("raised", "exit")
@@ -87,9 +90,10 @@ def _backward_skipped(evidence: Evidence) -> LawVerdict | None:
         if any(event["kind"] != "forward" for event in before):
             return None
         forward = before[0]
+        condition = _deciding(evidence, forward, backward) or f"what follows the forward at {forward['line']}"
         return broken(
             f"{ranks_named(ranks)} {'makes' if len(ranks) == 1 else 'make'} no backward in step {forward['step']}",
-            causes.BACKWARD_SKIPPED(ranks=ranks, step=forward["step"], line=backward["line"], forward=forward["line"]),
+            causes.BACKWARD_SKIPPED(ranks=ranks, step=forward["step"], line=backward["line"], condition=condition),
         )
     return None
 
@@ -157,7 +161,32 @@ def _odd_one(evidence: Evidence, paired: list[tuple[Event, ...]]) -> LawVerdict:
 def _branch(evidence: Evidence, event: Event, ranks: tuple[int, ...]) -> Cause:
     others = [events for rank, events in enumerate(evidence.each_rank("collective", "forward")) if rank not in ranks]
     line = where_calls_part(chain_of(event), (chain_of(each) for events in others for each in events))
-    return causes.COLLECTIVE_IN_RANK_BRANCH(operation=_named(event), ranks=ranks, line=line)
+    condition = _deciding(evidence, _call_before(evidence, event, ranks[0]), event)
+    if not condition and (parted := _where_ranks_part(evidence)):
+        return parted[0]
+    condition = condition or f"the condition around {line}"
+    return causes.COLLECTIVE_IN_RANK_BRANCH(operation=_named(event), ranks=ranks, line=line, condition=condition)
+
+
+def _call_before(evidence: Evidence, event: Event, rank: int) -> Event | None:
+    """The last event with a line before this one that other ranks have as well."""
+    others = {
+        (each["kind"], each["line"])
+        for other, events in enumerate(evidence.real.events)
+        for each in events
+        if other != rank and "line" in each
+    }
+    before = None
+    for each in evidence.real.events[rank]:
+        if each is event:
+            break
+        if each["kind"] in CALLS and (each["kind"], each["line"]) in others:
+            before = each
+    return before
+
+
+def _deciding(evidence: Evidence, before: Event | None, event: Event) -> str:
+    return deciding_condition(evidence.sources, chain_of(before), chain_of(event)) if before is not None else ""
 
 
 def _named(event: Event) -> str:
@@ -209,10 +238,18 @@ def ranks_stop_together(evidence: Evidence) -> LawVerdict:
     ranks, steps = found
     if raised := [rank for rank in ranks if _raised(evidence, rank)]:
         return not_judged(f"{ranks_named(raised)} raised an error")
+    parted = parting(evidence)
+    condition = parted.condition if parted is not None else "the condition that ends training"
     return broken(
         f"{ranks_named(ranks)} stopped after {counted(steps, 'step')}, the others went on",
-        causes.STOP_DECIDED_PER_RANK(ranks=ranks, steps=steps),
+        causes.STOP_DECIDED_PER_RANK(ranks=ranks, steps=steps, condition=condition),
     )
+
+
+def _ways_part(evidence: Evidence) -> bool:
+    """Whether another law tells that ranks make different calls."""
+    laws = (ranks_stop_together, ranks_call_the_same_collectives)
+    return _uneven_batches(evidence) or any(law(evidence).status == "broken" for law in laws)
 
 
 def _raised(evidence: Evidence, rank: int) -> bool:
@@ -222,19 +259,24 @@ def _raised(evidence: Evidence, rank: int) -> bool:
 
 
 def ranks_end_without_error(evidence: Evidence) -> LawVerdict:
-    """Judged last, because an error or a hang usually has one of the other causes."""
+    """Judged last, because an error or a hang usually has one of the other causes. Ranks that wait for one another, or lose one
+    another, since their ways have parted, have none of their own.
+    """
     real, ranks = evidence.real, range(evidence.ranks)
+    failed = [rank for rank in ranks if real.end(rank)["why"] in _FAILED]
+    if (real.hung or failed) and all(_from_a_peer(real.end(rank)["error"]) for rank in failed) and _ways_part(evidence):
+        return not_judged("the ranks do not go the same way, and end by that")
     if real.hung:
         waiting = tuple(rank for rank in ranks if real.end(rank)["why"] == "")
         lines = tuple(where_it_waits(evidence, rank) for rank in waiting)
         return broken(
             f"{ranks_named(waiting)} {'waits' if len(waiting) == 1 else 'wait'} for ever",
+            *_where_ranks_part(evidence),
             causes.RANKS_WAIT(ranks=waiting, lines=lines),
             details=[stack for rank in waiting if (stack := real.stacks[rank] if rank < len(real.stacks) else "")],
         )
     if error := missing_gpu(evidence):
         return not_judged(f"the script needs CUDA or NCCL, which it does not get here: {error}")
-    failed = [rank for rank in ranks if real.end(rank)["why"] in _FAILED]
     if failed:
         first = min(failed, key=lambda rank: (_from_a_peer(real.end(rank)["error"]), real.end(rank)["at"]))
         end = real.end(first)
@@ -248,6 +290,11 @@ def ranks_end_without_error(evidence: Evidence) -> LawVerdict:
     if silent:
         return broken(f"rank {silent[0]} died without a message", details=[real.output])
     return held("all ranks ended" if real.end(0)["why"] == "finished" else "all ranks ran until they were stopped")
+
+
+def _where_ranks_part(evidence: Evidence) -> tuple[Cause, ...]:
+    parted = parting(evidence)
+    return () if parted is None else (causes.RANKS_PART(**asdict(parted)),)
 
 
 def _short(error: str) -> str:

@@ -127,6 +127,7 @@ class Batches:
             sizes=sorted(set(self._values.sizes), reverse=True),
             means=self._values.means(),
             line=run.line(),
+            callers=run.callers(),
         )
 
 

@@ -124,7 +124,7 @@ class Gradients:
                 line = run.line()
                 run.note(
                     "backward", step=run.step, number=run.backwards, line=line, sync=syncing(run), again=self.stepping,
-                    **loss,
+                    callers=run.callers(), **loss,
                 )  # fmt: skip
                 batch_values.note_loss(run, line, loss["loss"], loss["scale"])
                 self._look_at_reduced()

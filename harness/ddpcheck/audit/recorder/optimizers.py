@@ -110,6 +110,7 @@ class Optimizers:
             "backwards": run.backwards,
             "precision": run.precision,
             "line": line,
+            "callers": run.callers(),
         }
         if not looked:
             return

@@ -32,22 +32,33 @@ COLLECTIVE_IN_RANK_BRANCH = Kind(
     "collective-in-rank-dependent-branch",
     "{ranks:Rank # calls|Ranks # call} {operation} at {line}; the other ranks do not.",
     because="The next collective of the other ranks is paired with it, or the ranks wait for one another for ever.",
-    look="the condition around {line}, which must hold on every rank or on none",
+    look="{condition}, which must hold on all ranks or on none",
     operation=str,
     ranks=tuple[int, ...],
     line=str,
+    condition=str,
 )
 BACKWARD_SKIPPED = Kind(
     "backward-skipped-on-some-ranks",
     "{ranks:Rank # makes|Ranks # make} no backward in step {step}, at {line}; the other ranks do.",
     because="The backward passes of the others wait for its gradients, and get those of another batch, or none.",
-    look="what follows the forward at {forward}: all ranks must agree on what decides it, such as a loss that is not "
-    "finite, or a limit",
+    look="{condition}: all ranks must agree on what decides it, such as a loss that is not finite, or a limit",
     certainty="certain",
     ranks=tuple[int, ...],
     step=int,
     line=str,
-    forward=str,
+    condition=str,
+)
+RANKS_PART = Kind(
+    "ranks-part",
+    "The ranks part at {condition}.",
+    because="After {before}, {ranks:rank # goes|ranks # go} on to {line}; the other ranks do not. They then "
+    "wait for one another, or pair calls that do not belong together.",
+    look="the value that decides it: reduce it over the ranks first",
+    before=str,
+    ranks=tuple[int, ...],
+    line=str,
+    condition=str,
 )
 RANKS_WAIT = Kind(
     "ranks-wait-for-each-other",
@@ -60,7 +71,8 @@ STOP_DECIDED_PER_RANK = Kind(
     "stop-decided-per-rank",
     "{ranks:Rank #|Ranks #} stopped after {steps:# step|# steps}; the others went on.",
     because="Each rank decides by a value of its own, such as its own loss.",
-    look="the condition that ends training, and reduce its value over the ranks first",
+    look="{condition}: reduce the value that decides it over the ranks first",
     ranks=tuple[int, ...],
     steps=int,
+    condition=str,
 )
