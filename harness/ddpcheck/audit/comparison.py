@@ -14,6 +14,7 @@ from .event_journal import Event, JournalReader
 from .evidence import Evidence, RunSeen, StepSeen
 from .incomparable_steps import ended_before, misfit, misfits
 from .request import Request, ScriptRun
+from .values_apart import first_value_apart
 
 Gradients = dict[str, Array]
 
@@ -79,6 +80,8 @@ def _compared(evidence: Evidence, folder: Path, step: int) -> StepSeen:
         "w": weights,
         "w_off": w_off,
     }
+    if w_off > 1:
+        made["value_apart"] = _value_apart(evidence, folder, step, half=precision != "float32")
     if every:
         off_all = gradient_weights.distances(synced[0], _synced(every))
         factor_all, factor_all_off = gradient_weights.factor(synced[0], _synced(every), tolerance)
@@ -88,6 +91,14 @@ def _compared(evidence: Evidence, folder: Path, step: int) -> StepSeen:
             "factor_all_off": factor_all_off,
         }
     return StepSeen(step, optimizer, "", **made)
+
+
+def _value_apart(evidence: Evidence, folder: Path, step: int, *, half: bool) -> str:
+    """The line of the first such value, in the first backward pass that shows one."""
+    for number in range(evidence.real.of(0, "step")[step]["backwards"]):
+        if found := first_value_apart(folder, evidence.ranks, step, number, half=half):
+            return found.line
+    return ""
 
 
 def _not_comparable(evidence: Evidence, event: Event, step: int) -> str:

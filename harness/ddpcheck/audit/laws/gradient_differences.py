@@ -78,7 +78,7 @@ def difference_from_one_process(evidence: Evidence, usable: list[StepSeen], off:
     if of_parts := statistic_of_parts(evidence, first.step):
         return broken(headline, of_parts, details=details)
     if of_each_rank := constant_of_each_rank(evidence):
-        return broken(headline, of_each_rank, causes.LOSS_COUPLES_SAMPLES(line=line), details=details)
+        return broken(headline, of_each_rank, _coupled(evidence, first, line), details=details)
     if carried := carried_value_of_each_rank(evidence, first.step):
         return broken(headline, carried, details=details)
     if of_term := term_apart(evidence, first):
@@ -89,7 +89,12 @@ def difference_from_one_process(evidence: Evidence, usable: list[StepSeen], off:
         return not_judged(
             f"one process's gradient in step {first.step} depends on the order of the samples, as where a batch has one task"
         )
-    return broken(headline, causes.LOSS_COUPLES_SAMPLES(line=first_apart(evidence, first) or line), details=details)
+    return broken(headline, _coupled(evidence, first, line), details=details)
+
+
+def _coupled(evidence: Evidence, step: StepSeen, line: str) -> Cause:
+    at = step.value_apart or first_apart(evidence, step) or f"the loss before {line}"
+    return causes.LOSS_COUPLES_SAMPLES(line=at)
 
 
 def _scaled(

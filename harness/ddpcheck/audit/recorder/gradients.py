@@ -21,6 +21,7 @@ from . import (
     flat_parameters,
     loss_factors,
     loss_terms,
+    operation_values,
     script_objects,
     torch_random_draws,
 )
@@ -116,6 +117,7 @@ class Gradients:
             if loss["loss"] is not None and not math.isfinite(loss["loss"]):
                 compared_steps.of(run).compare()
             loss_terms.of(run).close(first)
+            operation_values.of(run).close(first)
             self._inside = run.in_backward = True
             try:
                 return original(tensors, *args, **kwargs)

@@ -17,7 +17,16 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
 
 from ..recorded_process import Run
-from . import carried_values, class_weights, constants, gathered_places, gathered_targets, loss_terms, used_buffers
+from . import (
+    carried_values,
+    class_weights,
+    constants,
+    gathered_places,
+    gathered_targets,
+    loss_terms,
+    operation_values,
+    used_buffers,
+)
 from .tensors import digest, plain
 
 _KEPT_BYTES = 512 << 20
@@ -149,6 +158,7 @@ class _Watching(_Mode):  # type: ignore[misc]
         used_buffers.of(run).see(func, args, result)
         carried_values.of(run).see(func, args, result)
         loss_terms.of(run).see(func, args, result)
+        operation_values.of(run).see(func, args, result)
         if not drawing:
             if product and isinstance(result, torch.Tensor) and result.dtype in _LOW:
                 run.precision = _LOW[result.dtype]

@@ -185,10 +185,10 @@ CLASS_WEIGHTS_PER_RANK = Kind(
 )
 LOSS_COUPLES_SAMPLES = Kind(
     "loss-couples-samples",
-    "The loss compares samples of a batch, and a rank sees only its own.",
+    "Samples of a batch are compared or combined in {line}; a rank has only its own.",
     because="The whole batch's gradient is no combination of the ranks' gradients.",
-    look="the loss before {line}: gather what it compares from all ranks, and reduce values that a rank "
-    "computes from its own part of the data, such as class weights",
+    look="{line}: gather what it compares from all ranks, or reduce what it combines, such as a mean or class weights, before "
+    "it is used",
     line=str,
 )
 STATISTIC_OF_PARTS = Kind(

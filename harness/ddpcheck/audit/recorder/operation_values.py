@@ -1,0 +1,90 @@
+"""Records what each operation of a step gives, as sums over its rows, and which results it takes.
+
+Compared with one process, they show the first operation of which a rank's part is not a part of the whole batch's result.
+"""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from ..recorded_process import Run
+
+_MOST = 4000
+"""The most operations that are kept of one backward pass."""
+_ELEMENTS = 1 << 18
+_ROWS = 512
+_DIMENSIONS = 3
+
+
+class OperationValues:
+    """The results since the last backward pass: [line, operation, places of the results that it took, shape], and for each the sums
+    over its rows, along each of its first dimensions.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self._results: list[tuple[str, str, tuple[int, ...], tuple[int, ...]]] = []
+        self._sums: list[list[torch.Tensor | None]] = []
+        self._places: dict[int, tuple[weakref.ref[torch.Tensor], int]] = {}
+
+    def see(self, operation: Any, args: Any, result: Any) -> None:
+        run = self.run
+        if run.in_backward or run.loading or not run.full or not run.started or len(self._results) >= _MOST:
+            return
+        given = list(_tensors(result))
+        if not given:
+            return
+        line, name = run.line(), operation.overloadpacket.__name__
+        taken = tuple(place for each in _tensors(args) if (place := self._place(each)) is not None)
+        for each in given:
+            self._places[id(each)] = weakref.ref(each), len(self._results)
+            self._results.append((line, name, taken, tuple(each.shape)))
+            self._sums.append(_sums(each))
+
+    def _place(self, value: torch.Tensor) -> int | None:
+        reference, place = self._places.get(id(value), (None, 0))
+        return place if reference is not None and reference() is value else None
+
+    def close(self, loss: torch.Tensor) -> None:
+        """Keep what was seen before a backward of this loss."""
+        run, place = self.run, self._place(loss)
+        if run.full and place is not None:
+            run.journal.keep(f"operations-{run.step}-{run.backwards}", (place, self._results, self._sums))
+        self._results, self._sums = [], []
+        self._places.clear()
+
+
+def _tensors(values: Any) -> Iterator[torch.Tensor]:
+    if isinstance(values, torch.Tensor):
+        yield values
+    elif isinstance(values, (list, tuple)):
+        for each in values:
+            yield from _tensors(each)
+
+
+def _sums(value: torch.Tensor) -> list[torch.Tensor | None]:
+    """The sums along each of the first dimensions; None along a long one. Nothing of integers, large tensors, and parts of others."""
+    if type(value) is not torch.Tensor or not value.is_floating_point() or not 0 < value.numel() <= _ELEMENTS:
+        return []
+    if value.layout != torch.strided or value.device.type != "cpu":
+        return []
+    with torch.no_grad():
+        exact = value.detach().double()
+        if not exact.dim():
+            return [exact.reshape(1)]
+        others = [[other for other in range(exact.dim()) if other != each] for each in range(exact.dim())]
+        return [
+            (exact.sum(rest) if rest else exact.clone()) if exact.shape[place] <= _ROWS else None
+            for place, rest in enumerate(others[:_DIMENSIONS])
+        ]
+
+
+@functools.cache
+def of(run: Run) -> OperationValues:
+    """The results of this run's operations."""
+    return OperationValues(run)
