@@ -1,7 +1,6 @@
 """Finds the first value of a loss of which the ranks do not have a part: one process computes another one from the same inputs.
 
-A value that belongs to samples is, in one process, those of all ranks one after the other. One that does not is equal on all ranks, or
-their mean or sum.
+One process has a value of samples for the samples of all ranks. Another value is equal on all ranks, or their mean or sum.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -63,7 +61,7 @@ class _Value:
 class _Operations:
     loss: int
     results: Sequence[tuple[str, str, tuple[int, ...], tuple[int, ...]]]
-    sums: Sequence[Sequence[Any]]
+    sums: Sequence[tuple[Array | None, ...]]
 
     @cached_property
     def keys(self) -> list[Key]:
@@ -79,12 +77,9 @@ class _Operations:
         return {key: place for place, key in enumerate(self.keys)}
 
     def sums_at(self, key: Key) -> _Value | None:
-        """None if there is no such value, if it is not kept."""
+        """None if there is no such value, or if its sums were not kept."""
         place = self._places.get(key)
-        if place is None or not self.sums[place]:
-            return None
-        sums = tuple(None if each is None else np.nan_to_num(each.numpy()) for each in self.sums[place])
-        return _Value(tuple(self.results[place][3]), sums)
+        return _Value(self.results[place][3], self.sums[place]) if place is not None and self.sums[place] else None
 
     def of_the_loss(self) -> list[int]:
         """The places of the values of which the loss consists, in order."""
@@ -99,7 +94,13 @@ class _Operations:
 
 def _read(folder: Path, name: str) -> _Operations | None:
     journal = JournalReader(folder)
-    return _Operations(*journal.load(name)) if journal.has(name) else None
+    if not journal.has(name):
+        return None
+    loss, results, sizes, flat = journal.load(name)
+    parts = iter(
+        np.split(np.nan_to_num(flat.numpy()), np.cumsum([each for sums in sizes for each in sums if each is not None]))
+    )
+    return _Operations(loss, results, [tuple(None if each is None else next(parts) for each in sums) for sums in sizes])
 
 
 def _is_apart(own: Sequence[_Value], one: _Value, noisy: _Value | None, close: float) -> bool:

@@ -14,16 +14,18 @@ import torch
 
 from ..recorded_process import Run
 
+_STEPS = 2
+"""The first optimizer steps, which are recorded: sums over all results are dear, and most losses are alike in all steps."""
 _MOST = 4000
-"""The most operations that are kept of one backward pass."""
+"""The most results that are kept of one backward pass."""
 _ELEMENTS = 1 << 18
 _ROWS = 512
-_DIMENSIONS = 3
+_DIMENSIONS = 2
 
 
 class OperationValues:
-    """The results since the last backward pass: [line, operation, places of the results that it took, shape], and for each the sums
-    over its rows, along each of its first dimensions.
+    """The results since the last backward pass: line, operation, places of the results that it took, shape; and the sums of each,
+    along its first dimensions.
     """
 
     def __init__(self, run: Run) -> None:
@@ -34,17 +36,17 @@ class OperationValues:
 
     def see(self, operation: Any, args: Any, result: Any) -> None:
         run = self.run
-        if run.in_backward or run.loading or not run.full or not run.started or len(self._results) >= _MOST:
+        if run.step >= _STEPS or run.in_backward or run.loading or not run.full or not run.started:
             return
         given = list(_tensors(result))
-        if not given:
+        if not given or len(self._results) >= _MOST:
             return
         line, name = run.line(), operation.overloadpacket.__name__
         taken = tuple(place for each in _tensors(args) if (place := self._place(each)) is not None)
         for each in given:
             self._places[id(each)] = weakref.ref(each), len(self._results)
             self._results.append((line, name, taken, tuple(each.shape)))
-            self._sums.append(_sums(each))
+            self._sums.append([] if operation.is_view else _sums(each))
 
     def _place(self, value: torch.Tensor) -> int | None:
         reference, place = self._places.get(id(value), (None, 0))
@@ -53,8 +55,12 @@ class OperationValues:
     def close(self, loss: torch.Tensor) -> None:
         """Keep what was seen before a backward of this loss."""
         run, place = self.run, self._place(loss)
-        if run.full and place is not None:
-            run.journal.keep(f"operations-{run.step}-{run.backwards}", (place, self._results, self._sums))
+        every = [each for sums in self._sums for each in sums if each is not None]
+        if place is not None and every:
+            sizes = [[None if each is None else len(each) for each in sums] for sums in self._sums]
+            run.journal.keep(
+                f"operations-{run.step}-{run.backwards}", (place, self._results, sizes, torch.cat(every).double())
+            )
         self._results, self._sums = [], []
         self._places.clear()
 
@@ -68,20 +74,19 @@ def _tensors(values: Any) -> Iterator[torch.Tensor]:
 
 
 def _sums(value: torch.Tensor) -> list[torch.Tensor | None]:
-    """The sums along each of the first dimensions; None along a long one. Nothing of integers, large tensors, and parts of others."""
+    """The sums along each of the first dimensions; None along a long one. None at all of integers, and of large tensors."""
     if type(value) is not torch.Tensor or not value.is_floating_point() or not 0 < value.numel() <= _ELEMENTS:
         return []
     if value.layout != torch.strided or value.device.type != "cpu":
         return []
-    with torch.no_grad():
-        exact = value.detach().double()
-        if not exact.dim():
-            return [exact.reshape(1)]
-        others = [[other for other in range(exact.dim()) if other != each] for each in range(exact.dim())]
-        return [
-            (exact.sum(rest) if rest else exact.clone()) if exact.shape[place] <= _ROWS else None
-            for place, rest in enumerate(others[:_DIMENSIONS])
-        ]
+    plain = value.detach()
+    if not plain.dim():
+        return [plain.float().reshape(1)]
+    others = [[other for other in range(plain.dim()) if other != place] for place in range(plain.dim())]
+    return [
+        (plain.float().sum(rest) if rest else plain.float().clone()) if plain.shape[place] <= _ROWS else None
+        for place, rest in enumerate(others[:_DIMENSIONS])
+    ]
 
 
 @functools.cache
