@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal, NotRequired, TypedDict
 
 from .. import operations
+from ..audit.conditions import Source
 from ..audit.evidence import RandomStreams, RunSeen, StepSeen
 from ..causes import Certainty
 from ..job import Job
@@ -53,6 +54,7 @@ class EvidenceForm(TypedDict):
     mirrors: dict[str, RunSeen]
     compared: list[StepSeen]
     random_streams: NotRequired[RandomStreams]
+    sources: NotRequired[dict[str, Source]]
 
 
 class ResultsForm(TypedDict):
