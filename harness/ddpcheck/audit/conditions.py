@@ -6,7 +6,7 @@ They are plain data, so that evidence can be judged without the script.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,10 @@ class Condition:
     function: int
     blocks: tuple[Block, ...]
 
+    def is_at(self, line: int) -> bool:
+        """Whether a line is in the body, or the condition's own."""
+        return line == self.line or self.blocks[0].holds(line)
+
 
 @dataclass(frozen=True)
 class Source:
@@ -57,15 +61,15 @@ class Source:
         return max((first for first, last in self.functions if first <= line <= last), default=0)
 
     def loop_around(self, *lines: int) -> Condition | None:
-        """The innermost loop that holds all lines of a function. A loop's own line belongs to it."""
-        function = self.function(lines[0])
-        loops = [
-            each
-            for each in self.conditions
-            if each.loop
-            and each.function == function
-            and all(line == each.line or each.blocks[0].holds(line) for line in lines)
-        ]
+        """The innermost loop around all these lines of a function. A loop's own line belongs to it."""
+        return self._innermost(lines[0], lambda loop: all(map(loop.is_at, lines)))
+
+    def loop_of(self, condition: Condition) -> Condition | None:
+        """The innermost loop whose body holds the condition."""
+        return self._innermost(condition.line, lambda loop: loop.blocks[0].holds(condition.line))
+
+    def _innermost(self, line: int, fits: Callable[[Condition], bool]) -> Condition | None:
+        loops = (each for each in self.conditions if each.loop and each.function == self.function(line) and fits(each))
         return max(loops, key=lambda each: each.line, default=None)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from itertools import zip_longest
 
 from ..conditions import Condition, Source
@@ -53,27 +54,45 @@ def _innermost_loop(sources: Mapping[str, Source], chain: Chain, depth: int) -> 
     return -1
 
 
-def _between(source: Source, start: int, end: int) -> list[Condition]:
-    """The conditions of one function that decide whether `end` follows `start`. An `end` before `start` is reached by a loop."""
+@dataclass(frozen=True)
+class _Way:
+    """From line `start` to line `end` of one function, round `loop` if the end comes first. start: 0 where the function begins."""
+
+    start: int
+    end: int
+    loop: Condition | None
+
+    def passes(self, condition: Condition) -> bool:
+        if self.loop is None:
+            return self.start < condition.line <= self.end
+        return condition.line > self.start or condition.line < self.end
+
+    def enters(self, condition: Condition) -> bool:
+        """Whether the end is in a block that the way does not begin in, or begins anew."""
+        return any(
+            block.holds(self.end) and (self.loop is not None or not block.holds(self.start))
+            for block in condition.blocks
+        )
+
+    def leaves(self, condition: Condition, around: Condition | None) -> bool:
+        """Whether a block would end the way before its end. around: the loop around the condition."""
+        in_loop = around is not None and any(around.is_at(line) for line in (self.start, self.end))
+        return any(
+            (block.returns or (block.breaks and in_loop)) and not block.holds(self.end) and not block.holds(self.start)
+            for block in condition.blocks
+        )
+
+
+def _between(source: Source, start: int, end: int) -> Iterator[Condition]:
+    """The conditions of one function that decide whether `end` follows `start`."""
     loop = source.loop_around(start, end) if start and end <= start else None
-    start = max((each.blocks[0].last for each in source.conditions if _has_ended(each, start, end)), default=start)
-    found = []
+    begin = max((each.blocks[0].last for each in source.conditions if _has_ended(each, start, end)), default=start)
+    way = _Way(begin, end, loop)
     for each in source.conditions:
         if each.function != source.function(end) or (loop is not None and each.line < loop.line):
             continue
-        passed = start < each.line <= end if loop is None else each.line > start or each.line < end
-        enters = any(block.holds(end) and (loop is not None or not block.holds(start)) for block in each.blocks)
-        around = source.loop_around(each.line - 1 if each.loop else each.line)
-        in_loop = around is not None and any(
-            line == around.line or around.blocks[0].holds(line) for line in (start, end)
-        )
-        leaves = any(
-            (block.returns or (block.breaks and in_loop)) and not block.holds(end) and not block.holds(start)
-            for block in each.blocks
-        )
-        if enters or (passed and leaves):
-            found.append(each)
-    return found
+        if way.enters(each) or (way.passes(each) and way.leaves(each, source.loop_of(each))):
+            yield each
 
 
 def _has_ended(loop: Condition, start: int, end: int) -> bool:
