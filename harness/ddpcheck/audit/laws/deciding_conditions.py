@@ -56,7 +56,7 @@ def _innermost_loop(sources: Mapping[str, Source], chain: Chain, depth: int) -> 
 
 @dataclass(frozen=True)
 class _Way:
-    """From line `start` to line `end` of one function, round `loop` if the end comes first. start: 0 where the function begins."""
+    """From line `start` to `end` of one function, round `loop` if the end comes first. start: 0 where the function begins."""
 
     start: int
     end: int
