@@ -30,6 +30,7 @@ from ddpcheck.storage.results import Results
 from ddpcheck_implementations.faulty import unusual
 
 MINIMAL = Path(__file__).parent / "minimal_adapter.py"
+STORED = Path(__file__).parent / "stored"
 
 
 @pytest.fixture
@@ -251,7 +252,22 @@ def test_expected_failure_is_no_failure() -> None:
         (["check", "ddpcheck.my_adapter"], "did you mean ddpcheck:my_adapter"),
         (["check", f"{MINIMAL.with_suffix('')}:adapter"], r"did you mean .*minimal_adapter.py:adapter"),
         (["check", f"{MINIMAL}:adaptor"], "has no attribute 'adaptor'; did you mean adapter"),
-        (["check", f"{MINIMAL}:adapter", "-c", "nonsense"], "no check matches 'nonsense'"),
+        (["check", f"{MINIMAL}:adapter", "-c", "nonsense"], "no check matches 'nonsense'; families are"),
+        (["check", f"{MINIMAL}:adapter", "-c", "check_ranks_strat"], "did you mean check_ranks_start"),
+        (["faults", "grad-sum-not-men"], "did you mean grad-sum-not-mean"),
+        (["audit", str(MINIMAL)], "defines an adapter, and trains nothing; check it: ddpcheck check .*:adapter"),
+        (["launch", "absent.py", "--run"], "there is no script absent.py"),
+        (["report", "absent.json"], "absent.json cannot be read: .*; write one with: ddpcheck bench"),
+        (
+            ["report", str(STORED / "results-2.json")],
+            "holds verdicts, not measurements; show them with: ddpcheck report --html",
+        ),
+        (
+            ["report", "--html", str(STORED / "bench-1.json")],
+            "holds measurements, not verdicts; show them with: ddpcheck report ",
+        ),
+        (["gate", "numpy_sockets", "--base", "main"], "run the gate in the git repository of the implementation"),
+        (["train", "numpy_sockets", "--model", "resnet"], "no model has the name 'resnet'; models are none; or give "),
         (["check", f"{MINIMAL}:adapter", "-w", "0"], "should be world sizes from 1 to 1024"),
         (["check", f"{MINIMAL}:adapter", "-w", "two"], "should be world sizes such as"),
         (["check", f"{MINIMAL}:adapter", "--expect-failure", "check_x"], "should be NAME=REASON"),
@@ -283,7 +299,10 @@ def test_usage_errors(here: Path, words: list[str], message: str) -> None:
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ("import numpy\nimport nosuch", r"No module named 'nosuch' \(.*mine.py, line 2\); install the missing module"),
+        (
+            "import numpy\nimport nosuch",
+            r"No module named 'nosuch' \(.*mine.py, line 2\); install nosuch, or put nosuch.py beside mine.py",
+        ),
         (
             "from ddpcheck.contract.nosuch import x",
             r"'ddpcheck.contract.nosuch' \(.*mine.py, line 1\); ddpcheck.contract is installed and has no nosuch",
@@ -301,6 +320,16 @@ def test_a_file_that_cannot_be_imported_is_a_usage_error_with_its_place(here: Pa
         result = ddpcheck("check", "mine.py:adapter")
         assert result.exit_code == 2, result.output
         assert re.search(message, " ".join(result.output.split()))
+
+
+def test_a_module_beside_an_adapter_that_is_named_as_a_module_leads_to_the_name_of_the_file(here: Path) -> None:
+    (here / "folder").mkdir()
+    (here / "folder" / "mine.py").write_text("import nosuch_wire")
+    (here / "folder" / "nosuch_wire.py").touch()
+    result = ddpcheck("check", "folder.mine:adapter")
+    assert result.exit_code == 2, result.output
+    assert "nosuch_wire is beside mine.py" in result.output
+    assert re.search(r"name the adapter by its file: \S*folder/mine.py:adapter", result.output)
 
 
 def test_lists() -> None:

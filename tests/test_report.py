@@ -28,7 +28,7 @@ from ddpcheck_reports import resource_section
 from ddpcheck_reports.command import command  # figures need matplotlib, see importorskip
 from ddpcheck_reports.document import SUMMARY_BYTES, Code, Figure, Heading, Table, Text, page, plain, summary
 from ddpcheck_reports.noise_section import against_itself, smallest_effect
-from ddpcheck_reports.number_formatting import bars, significant, with_spread
+from ddpcheck_reports.number_formatting import bars, share_with_spread, significant, with_spread
 from ddpcheck_reports.resource_section import trace_events
 from ddpcheck_reports.result_files import Entry, read
 
@@ -147,14 +147,31 @@ def test_the_verdict_comes_first(made: Path) -> None:
 
 def test_efficiency_is_omitted_if_ranks_share_cores(made: Path) -> None:
     lines = (made / "scaling.md").read_text().splitlines()
-    weak = [line for line in lines if line.startswith("| a ") and "%" in line and "[10.0, 10.0]" in line]
+    table = lines[lines.index("weak scaling: the batch of each rank is constant") :]
+    weak = [line for line in table if line.startswith("| a ") and "%" in line and "[10.0, 10.0]" in line]
     assert "100 %" in weak[0]
     two = next(line for line in lines if line.startswith("| a ") and "12.5 [" in line)
-    assert "80 %" in two
+    assert "80 % [80, 80]" in two
     assert "oversubscribed" in "\n".join(lines)
     assert not any("17.5 [" in line and "%" in line for line in lines)  # four ranks on two cores
     strong = next(line for line in lines if line.startswith("| a ") and "8.00 [" in line)
     assert "62 %" in strong
+
+
+def test_figures_of_one_launch_say_so(tmp_path: Path) -> None:
+    entries = [step("a", ranks, 0.01 * ranks) for ranks in (1, 2)] + [collective("a", 2, 4, 1e-5)]
+    for each in entries:
+        each["stats"]["data"] = each["stats"]["data"][:1]
+    done = CliRunner().invoke(command, [str(write(tmp_path, entries)), "-o", str(tmp_path / "r.md")])
+    assert done.exit_code == 0, done.output
+    glance, _, *rows = (
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in (tmp_path / "r.md").read_text().splitlines()
+        if line.startswith("| a ") and "%" in line
+    )
+    assert glance[1:] == ["10.0 (once)", "0.000400 (once)", "20.0 (once)", "10.0 (once)", "50 % (once)"]
+    assert rows[0][6] == "50 % (once)"
+    assert "2 ranks, 50 % (once)." in (tmp_path / "r.md").read_text()
 
 
 def test_noise_is_that_of_the_run_itself() -> None:
@@ -197,7 +214,7 @@ def test_emulated_hosts_have_a_section_of_their_own(tmp_path: Path) -> None:
     row = next(line for line in text.splitlines() if line.startswith("| a ") and "83 %" in line)
     cells = [cell.strip() for cell in row.strip("|").split("|")]
     assert cells[1] == "8"
-    assert cells[5:8] == ["83 %", "80 %", "4.00"]
+    assert cells[5:8] == ["83 %", "80 % [80, 80]", "4.00"]
     assert cells[8].endswith("(too many)")  # 8 ranks work all the time on 2 cores
     assert "at 8 ranks 80 % with a" in text
     assert "## Training steps" not in text
@@ -326,6 +343,8 @@ def test_numbers_have_three_digits_and_their_spread() -> None:
     values = [significant(value) for value in (0.0012345, 1.2345, 123.45, 123456.0, 0, None)]
     assert values == ["0.00123", "1.23", "123", "123456", "0", "-"]
     assert with_spread([0.5], 1e3) == "500 (once)"
+    assert share_with_spread([1.0], [2.0, 4.0]) == "33 % (once)"
+    assert share_with_spread([1.0, 2.0, 3.0], [4.0, 8.0], 0.5) == "17 % [6, 38]"
     assert with_spread([1.0, 2.0, 3.0]) == "2.00 [1.00, 3.00]"
     assert with_spread([float(i) for i in range(1, 21)]) == "10.5 [5.00, 16.0]"
     assert bars([("a", 1.0), ("bb", 2.0)], "ms", 4).splitlines()[1] == "bb  ████  2.00 ms"

@@ -146,6 +146,22 @@ def test_stored_measurements_are_read() -> None:
     assert [run["schema"] for run in measured.runs] == ["ddpcheck.bench/1"]
 
 
+def test_stored_evidence_is_read() -> None:
+    """Evidence of a version that did not yet have micro_batches, part_factors, whole_output and random_streams."""
+    evidence = Evidence.load(STORED / "audit-1.json")
+    assert evidence.compared == (StepSeen(0, 0, v=(0.5, 0.5), v_off={"0.0": 0.25}, w=((1.0, 1.0),)),)
+    assert evidence.random_streams == "different"
+    validate(json.loads((STORED / "audit-1.json").read_text(encoding="utf-8")), "audit-1")
+
+
+def test_fields_of_a_later_version_are_ignored(tmp_path: Path) -> None:
+    data = json.loads((STORED / "audit-1.json").read_text(encoding="utf-8"))
+    data["compared"][0]["later"] = data["real"]["later"] = data["later"] = 1
+    (tmp_path / "later.json").write_text(json.dumps(data), encoding="utf-8")
+    validate(data, "audit-1")
+    assert Evidence.load(tmp_path / "later.json") == Evidence.load(STORED / "audit-1.json")
+
+
 def test_types_that_no_file_holds_are_an_error() -> None:
     class Form(TypedDict):
         schema: Literal["x/1"]

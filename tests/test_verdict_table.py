@@ -33,7 +33,7 @@ def test_a_family_that_passed_has_one_row_and_a_note() -> None:
         "check \\ ranks       1 2",
         "samplers, 5 checks  ✓ ✓",
         "✓ passed   - skipped",
-        "one row stands for a family whose checks passed, or were skipped; --verbose shows all",
+        "A family has one row if none of its checks failed. --verbose shows all rows.",
     ]
 
 
@@ -61,8 +61,8 @@ def test_verbose_has_a_row_for_every_check() -> None:
     assert sum("check_" in line for line in shown) == 6
     assert "--verbose" not in "\n".join(shown)
     assert lines(*verdicts("samplers", 5), never)[-1] == (
-        "one row stands for a family whose checks passed, or were skipped; "
-        "1 check skipped at every world size has no row; --verbose shows all"
+        "A family has one row if none of its checks failed. "
+        "1 check was skipped at every world size, and has no row. --verbose shows all rows."
     )
 
 

@@ -175,7 +175,7 @@ def test_waste_over_mpi_is_seen(fault: str, world_size: int, check: str, cause: 
 
 
 @pytest.mark.parametrize(
-    ("adapter", "told"), [(wasteful.ReducedTwice, "2.0 x the least bytes"), (wasteful.FlushesEveryGradient, "1.0 x")]
+    ("adapter", "told"), [(wasteful.ReducedTwice, "2.0 x the fewest bytes"), (wasteful.FlushesEveryGradient, "1.0 x")]
 )
 def test_traffic_of_a_step_is_observed_without_a_promise(adapter: Adapter, told: str) -> None:
     with Session(adapter, 2) as session:

@@ -21,6 +21,7 @@ from .check_levels import Level
 from .contract import Capabilities
 from .contract.needs import Need
 from .docstrings_from_source import sentence as sentence_of
+from .running.unknown_names import did_you_mean
 
 if TYPE_CHECKING:
     from .session import Session
@@ -93,7 +94,8 @@ def select(checks: Iterable[Check], patterns: Iterable[str]) -> tuple[Check, ...
             check for check in every if (check.family == pattern if pattern in families else pattern in check.name)
         }
         if not matching:
-            known = ", ".join(sorted(families))
-            raise ValueError(f"no check matches {pattern!r}; families are {known}; `ddpcheck list checks` shows all")
+            known = f"families are {', '.join(sorted(families))}"
+            close = did_you_mean(pattern, [*families, *(check.name for check in every)])
+            raise ValueError(f"no check matches {pattern!r}; {close or known}; `ddpcheck list checks` shows all")
         found |= matching
     return tuple(check for check in every if check in found)

@@ -61,12 +61,15 @@ def _as_html(files: tuple[Path, ...], out: Path | None) -> None:
         raise click.UsageError("--html needs exactly one file; write one with: ddpcheck check ADAPTER --json FILE")
     from ddpcheck.storage.results import Results
 
+    from .result_files import holds_measurements
     from .web.page import page as web_page
 
     (file,) = files
     target = out or file.with_suffix(".html")
     _keep(files, [target])
     try:
+        if holds_measurements(file):
+            raise click.UsageError(f"{file} holds measurements, not verdicts; show them with: ddpcheck report {file}")
         write_atomically(target, web_page(Results.load(file)))
     except (UnreadableFile, UnwritableFile) as error:
         raise click.UsageError(str(error)) from error

@@ -8,7 +8,7 @@ from typing import Any
 
 from .document import Block, Figure, Heading, Table, Text
 from .figures import lines
-from .number_formatting import bars, percent, significant, with_spread
+from .number_formatting import bars, percent, share_with_spread, significant, with_spread
 from .result_files import Entry, Measured, distinct
 
 _METHOD = (
@@ -62,9 +62,20 @@ def _label(entry: Entry) -> str:
 
 
 def _efficiency(entry: Entry, own: Sequence[Entry]) -> float | None:
-    adapter = entry.info["adapter"]
-    alone = [e for e in own if e.info["adapter"] == adapter and e.info["world_size"] == 1]
-    return alone[0].seconds / entry.seconds if alone else None
+    base = _base(entry, own)
+    return base.seconds / entry.seconds if base else None
+
+
+def _shown_efficiency(entry: Entry, own: Sequence[Entry]) -> str:
+    """The efficiency with its spread. One rank is its own base, and has no spread."""
+    base = _base(entry, own)
+    if base is None or base is entry:
+        return percent(_efficiency(entry, own))
+    return share_with_spread(base.data, entry.data)
+
+
+def _base(entry: Entry, own: Sequence[Entry]) -> Entry | None:
+    return next((e for e in own if e.info["adapter"] == entry.info["adapter"] and e.info["world_size"] == 1), None)
 
 
 def _busy(entry: Entry) -> float:
@@ -81,7 +92,7 @@ def _row(entry: Entry, own: Sequence[Entry]) -> list[str]:
         with_spread(entry.data, 1e3),
         *(significant(None if parts[name] is None else parts[name] * 1e3) for name in ("exposed", "comm_alone")),
         percent(parts["of_possible"]),
-        percent(_efficiency(entry, own)),
+        _shown_efficiency(entry, own),
         significant(max(wire) / 1e6) if wire and entry.info["world_size"] > 1 else "-",
         f"{percent(busy)}{' (too many)' * (busy > _BUSY)}",
     ]

@@ -22,15 +22,31 @@ def with_spread(data: Sequence[float], scale: float = 1.0) -> str:
     """1.23 [1.20, 1.31]: the median, and its 95 % interval from ranks; the range of all values below 6 launches; 1.23
     (once).
     """
+    if len(data) == 1:
+        return f"{significant(data[0] * scale)} (once)"
+    low, middle, high = (significant(value * scale) for value in _interval(data))
+    return f"{middle} [{low}, {high}]"
+
+
+def _interval(data: Sequence[float]) -> tuple[float, float, float]:
+    """The lower end, the median and the upper end."""
     ordered, n = sorted(data), len(data)
-    if n == 1:
-        return f"{significant(ordered[0] * scale)} (once)"
     low, high = ordered[0], ordered[-1]
     if n >= 6:
         low = ordered[max(0, math.floor((n - _Z * math.sqrt(n)) / 2) - 1)]
         high = ordered[min(n, math.ceil(1 + (n + _Z * math.sqrt(n)) / 2)) - 1]
-    middle = (ordered[(n - 1) // 2] + ordered[n // 2]) / 2
-    return f"{significant(middle * scale)} [{significant(low * scale)}, {significant(high * scale)}]"
+    return low, (ordered[(n - 1) // 2] + ordered[n // 2]) / 2, high
+
+
+def share_with_spread(part: Sequence[float], whole: Sequence[float], scale: float = 1.0) -> str:
+    """76 % [70, 85]: the ratio of the medians, and the least and the largest ratio of ends of both intervals; 76 % (once)
+    if a side has one value.
+    """
+    (low, middle, high), (least, base, most) = _interval(part), _interval(whole)
+    ratio = percent(middle / base * scale)
+    if min(len(part), len(whole)) == 1:
+        return f"{ratio} (once)"
+    return f"{ratio} [{low / most * scale * 100:.0f}, {high / least * scale * 100:.0f}]"
 
 
 def percent(share: float | None) -> str:

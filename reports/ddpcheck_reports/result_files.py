@@ -14,7 +14,9 @@ from ddpcheck.storage.files import UnreadableFile, read_json
 from .benchmark_entries import checked, checked_run
 
 BENCH = "ddpcheck.bench/"
-_ADVICE = "ddpcheck bench --json FILE writes one"
+_ADVICE = "write one with: ddpcheck bench ADAPTERS --json FILE"
+_VERDICTS = "ddpcheck.results"
+"""The schema of files of verdicts, without its number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +80,12 @@ def read(paths: Iterable[Path]) -> Measured:
                 found.samples |= _samples(archive)
         elif str(data.get("schema", "")).startswith("ddpcheck.project"):
             found.projections.append(data)
+        elif str(data.get("schema", "")).startswith(_VERDICTS):
+            raise UnreadableFile(
+                f"{path} holds verdicts, not measurements; show them with: ddpcheck report --html {path}"
+            )
         else:
-            raise UnreadableFile(f"{path} holds no measurements; write some with: ddpcheck bench ADAPTERS --json FILE")
+            raise UnreadableFile(f"{path} holds no measurements; {_ADVICE}")
     names = [entry.name for entry in found.entries]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
@@ -88,6 +94,13 @@ def read(paths: Iterable[Path]) -> Measured:
         )
     found.entries.sort(key=_order)
     return found
+
+
+def holds_measurements(path: Path) -> bool:
+    """Whether a file is one of `ddpcheck bench`. UnreadableFile if it is no JSON file."""
+    data = read_json(path, "write one with: ddpcheck check ADAPTER --json FILE")
+    run = data.get("ddpcheck") if isinstance(data, dict) else None
+    return isinstance(run, dict) and str(run.get("schema", "")).startswith(BENCH)
 
 
 def _samples(archive: Path) -> dict[str, list[float]]:
@@ -106,9 +119,9 @@ def _samples(archive: Path) -> dict[str, list[float]]:
 
 
 def _json(path: Path) -> dict[str, Any]:
-    data = read_json(path)
+    data = read_json(path, _ADVICE)
     if not isinstance(data, dict):
-        raise UnreadableFile(f"{path} holds no measurements")
+        raise UnreadableFile(f"{path} holds no measurements; {_ADVICE}")
     return data
 
 

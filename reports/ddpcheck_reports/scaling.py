@@ -12,11 +12,11 @@ from .collective_section import collectives
 from .document import Alert, Block, Heading, Table, Text
 from .hosts_section import hosts
 from .noise_section import noise
-from .number_formatting import bytes_named, percent, significant
+from .number_formatting import bytes_named, significant, with_spread
 from .projection_section import projections
 from .resource_section import resources, stragglers, timelines
 from .result_files import Entry, Measured, distinct
-from .step_section import alone, buckets, efficiency, steps
+from .step_section import alone, buckets, shown_efficiency, steps
 from .trust_section import caveats, environment, method, reproduce
 
 
@@ -51,12 +51,12 @@ def _verdict(measured: Measured) -> Iterator[Block]:
     wrong = [e for e in collectives if e.info["wrong"]]
     problems, rules = measured.told("problems"), measured.told("consistency")
     violated = sum(rule["verdict"] == "violated" for rule in rules)
-    minutes = sum(run["load"]["seconds"] for run in measured.runs) / 60
+    minutes = counted(round(sum(run["load"]["seconds"] for run in measured.runs) / 60), "minute")
     implementations = ", ".join(distinct(measured.entries, lambda e: e.info["adapter"]))
     starts = len(measured.of("startup")) + len(measured.of("startup", linked=True))
     points = len(measured.entries) - starts
     told = (
-        f"{counted(points, 'point')} and {counted(starts, 'start-up')} of {implementations}, measured in {minutes:.0f} minutes. "
+        f"{counted(points, 'point')} and {counted(starts, 'start-up')} of {implementations}, measured in {minutes}. "
         f"{len(rules)} self-consistency rules judged, {violated} violated."
     )
     if wrong:
@@ -92,22 +92,26 @@ def _at_a_glance(measured: Measured) -> Iterator[Block]:
         if sizes:
             small, large = (_one(reduces, adapter=adapter, bytes=size) for size in (sizes[0], sizes[-1]))
             cells += [
-                significant(small.seconds * 1e6) if small else "-",
-                significant(large.info["busbw"]) if large else "-",
+                with_spread(small.data, 1e6) if small else "-",
+                with_spread(_busbw_of_launches(large)) if large else "-",
             ]
         if model:
             step, base = _one(trained, adapter=adapter, model=model), _base(measured, adapter, model)
             cells += [
-                significant(step.seconds * 1e3) if step else "-",
-                significant(base.seconds * 1e3) if base else "-",
+                with_spread(step.data, 1e3) if step else "-",
+                with_spread(base.data, 1e3) if base else "-",
             ]
-            cells.append(percent(efficiency(step, measured.of("step"), "weak")) if step else "-")
+            cells.append(shown_efficiency(step, measured.of("step"), "weak") if step else "-")
         rows.append(cells)
     names = ["implementation"]
     if sizes:
         names += [f"all_reduce {bytes_named(sizes[0])} (µs)", f"busbw {bytes_named(sizes[-1])} (GB/s)"]
     names += [f"step of {model} (ms)", "at one rank (ms)", "weak efficiency"] if model else []
     yield Table(names, rows, f"At {ranks} ranks, the most that have a core each:")
+
+
+def _busbw_of_launches(entry: Entry) -> list[float]:
+    return [entry.info["busbw"] * entry.seconds / seconds for seconds in entry.data]
 
 
 def _pages_beside(folder: Path) -> Iterator[Block]:

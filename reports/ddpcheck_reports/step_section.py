@@ -8,15 +8,16 @@ from typing import Any
 
 from .document import Block, Figure, Heading, Table, Text
 from .figures import lines, stacked
-from .number_formatting import bars, grid, percent, significant, with_spread
+from .number_formatting import bars, grid, percent, share_with_spread, significant, with_spread
 from .result_files import Entry, Measured, distinct
 
 _METHOD = (
     "A step is zero_grad, forward and backward with its communication, and the optimizer's update; its time is that of the "
-    "slowest rank. Weak scaling keeps the batch of each rank, strong scaling the batch of all ranks together. Both efficiencies "
-    "have the same implementation at one rank as their base: T(1) / T(N) for weak scaling, T(1) / (N T(N)) for strong. The "
-    "second base is the same step in no_sync() on as many ranks, in the same processes: exposed = T(N) - T_compute(N). hidden = "
-    "1 - exposed / (time of one all_reduce of as many bytes), kept within 0 and 1."
+    "slowest rank. Weak scaling keeps the batch of each rank, strong scaling the batch of all ranks together. Both "
+    "efficiencies have the same implementation at one rank as their base: T(1) / T(N) for weak scaling, T(1) / (N T(N)) for "
+    "strong. Their brackets hold the least and the largest ratio of ends of both times' intervals. The second base is the "
+    "same step in no_sync() on as many ranks, in the same processes: exposed = T(N) - T_compute(N). hidden = 1 - exposed / "
+    "(time of one all_reduce of as many bytes), kept within 0 and 1."
 )
 _NAMES = (
     "implementation",
@@ -66,17 +67,26 @@ def alone(entry: Entry) -> bool:
 
 def efficiency(entry: Entry, entries: Sequence[Entry], scaling: str) -> float | None:
     """T(1) / T(N), divided by N for strong scaling; None without a base, and if ranks share cores."""
-    base = next(
-        (
-            e
-            for e in entries
-            if alone(e) and (e.info["adapter"], e.info["model"]) == (entry.info["adapter"], entry.info["model"])
-        ),
-        None,
-    )
-    if base is None or entry.crowded:
-        return None
-    return base.seconds / entry.seconds / (entry.info["world_size"] if scaling == "strong" else 1)
+    base = _base(entry, entries)
+    return None if base is None else base.seconds / entry.seconds / _divisor(entry, scaling)
+
+
+def shown_efficiency(entry: Entry, entries: Sequence[Entry], scaling: str) -> str:
+    """The efficiency with its spread; - if it is unknown. One rank is its own base, and has no spread."""
+    base = _base(entry, entries)
+    if base is None or base is entry:
+        return percent(efficiency(entry, entries, scaling))
+    return share_with_spread(base.data, entry.data, 1 / _divisor(entry, scaling))
+
+
+def _base(entry: Entry, entries: Sequence[Entry]) -> Entry | None:
+    """The same steps at one rank; None if there are none, or if the entry's ranks share cores."""
+    same = [e for e in entries if alone(e) and all(e.info[key] == entry.info[key] for key in ("adapter", "model"))]
+    return same[0] if same and not entry.crowded else None
+
+
+def _divisor(entry: Entry, scaling: str) -> int:
+    return int(entry.info["world_size"]) if scaling == "strong" else 1
 
 
 def _row(entry: Entry, own: Sequence[Entry], scaling: str) -> list[str]:
@@ -88,7 +98,7 @@ def _row(entry: Entry, own: Sequence[Entry], scaling: str) -> list[str]:
         with_spread(entry.data, 1e3),
         significant(info["p95"] * 1e3),
         significant(info["global_batch"] / entry.seconds),
-        percent(efficiency(entry, own, scaling)),
+        shown_efficiency(entry, own, scaling),
         significant(_milli(parts["exposed"])),
         percent(parts["hidden"]),
     ]
@@ -136,6 +146,7 @@ def _breakdown(own: Sequence[Entry], model: str, plots: Path) -> Iterator[Block]
 def _efficiency(entries: Sequence[Entry], plots: Path) -> Iterator[Block]:
     panels: dict[str, dict[str, list[tuple[float, float, float, float]]]] = {}
     rows = []
+    shown = {}
     for entry in entries:
         found = efficiency(entry, entries, entry.info["scaling"])
         if found is None or entry.info["scaling"] != "weak":
@@ -143,7 +154,9 @@ def _efficiency(entries: Sequence[Entry], plots: Path) -> Iterator[Block]:
         spread = [found * entry.seconds / value for value in entry.data]
         points = panels.setdefault(entry.info["model"], {}).setdefault(entry.info["adapter"], [])
         points.append((entry.info["world_size"], found, min(spread), max(spread)))
-        rows.append((f"{entry.info['model']}, {entry.info['adapter']}, {entry.info['world_size']}", found))
+        label = f"{entry.info['model']}, {entry.info['adapter']}, {entry.info['world_size']}"
+        rows.append((label, found))
+        shown[label] = shown_efficiency(entry, entries, "weak")
     ranks = distinct(entries, lambda entry: entry.info["world_size"])
     ranks = [n for n in ranks if n <= entries[0].info["cores"]]
     if len(ranks) < 2 or not rows:
@@ -160,7 +173,7 @@ def _efficiency(entries: Sequence[Entry], plots: Path) -> Iterator[Block]:
     yield Figure(
         f"{plots.name}/efficiency.svg",
         f"Weak-scaling efficiency over ranks, up to the cores of this machine; the dashed line is ideal. Lowest: {worst[0]} "
-        f"ranks, {percent(worst[1])}.",
+        f"ranks, {shown[worst[0]]}.",
         bars(rows, ""),
     )
 

@@ -27,11 +27,20 @@ class Repository:
     """The repository of a folder. GitFailed if the folder is in none."""
 
     def __init__(self, folder: Path) -> None:
-        self.root = Path(_git(folder, "rev-parse", "--show-toplevel")).resolve()
+        try:
+            self.root = Path(_git(folder, "rev-parse", "--show-toplevel")).resolve()
+        except GitFailed as error:
+            raise GitFailed(f"{error}; run the gate in the git repository of the implementation") from error
 
     def commit(self, revision: str) -> str:
         """The full name of the commit of a branch, tag or other revision."""
-        return _git(self.root, "rev-parse", "--verify", "--end-of-options", f"{revision}^{{commit}}")
+        try:
+            return _git(self.root, "rev-parse", "--verify", "--end-of-options", f"{revision}^{{commit}}")
+        except GitFailed as error:
+            raise GitFailed(
+                f"{error}; {revision} is no branch, tag or commit here: git branch --all lists branches, and a shallow clone "
+                f"needs git fetch origin {revision}"
+            ) from error
 
     def branched_at(self, revision: str, head: str) -> str:
         """The commit at which `head` branched off `revision`: later commits on `revision` are not head's."""

@@ -9,7 +9,7 @@ import json
 import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -240,4 +240,5 @@ def _step(data: Mapping[str, Any]) -> StepSeen:
             return tuple(fixed(each) for each in value)
         return {name: fixed(each) for name, each in value.items()} if isinstance(value, dict) else value
 
-    return StepSeen(**{name: fixed(value) for name, value in data.items()})
+    known = {each.name for each in fields(StepSeen)}  # a later version may have added others
+    return StepSeen(**{name: fixed(value) for name, value in data.items() if name in known})

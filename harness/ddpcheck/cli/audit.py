@@ -20,6 +20,7 @@ from ..audit.script_kinds import kind_of
 from ..audit.verdicts import answer, verdicts_of
 from ..job import MOST_RANKS
 from ..relative_paths import relative
+from ..running.adapter_lookup import is_adapter_file
 from ..storage.junit import save_junit
 from ..storage.results import Results
 from .commands_again import given_options
@@ -161,6 +162,8 @@ def _words(script: str | None, arguments: tuple[str, ...], *, module: bool) -> t
         raise ValueError("name the script to audit: ddpcheck audit train.py ARGUMENTS")
     if not module and not Path(script).is_file():
         raise ValueError(f"there is no script {script}; options of the audit come before it")
+    if not module and is_adapter_file(Path(script)):
+        raise ValueError(f"{script} defines an adapter, and trains nothing; check it: ddpcheck check {script}:adapter")
     words = ("-m", script, *arguments) if module else (script, *arguments)
     reason = kind_of(words).unavailable()
     if reason:

@@ -47,7 +47,8 @@ def command(adapters: tuple[str, ...]) -> None:
         _title(out, "skipped, because")
         for reason, checks in reasons.items():
             _line(out, "", f"{reason}: {', '.join(dict.fromkeys(checks))}")
-    _title(out, "what to do next")
+    if advice or ready:
+        _title(out, "what to do next")
     for text in dict.fromkeys(advice):
         _line(out, "-", text)
     if ready:

@@ -6,13 +6,14 @@ import shlex
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import click
 
 from ..contract.adapter import Adapter
 from ..contract.rank_context import DEFAULT_MASTER_PORT
 from ..launchers.launcher import Launcher, ParentProcessLauncher
-from ..running.adapter_lookup import how_to_install, missing_modules, resolve
+from ..running.adapter_lookup import how_to_install, is_adapter_file, missing_modules, resolve
 from ..running.guarded_import import IMPORT_SECONDS
 from ..running.launcher_lookup import launcher_named
 from .launched_ranks import run_ranks
@@ -72,6 +73,8 @@ def command(
     ddpcheck launch my_training.py -n 2 --engine torchrun --run
     """  # noqa: D301  # click wants the character, not the two that stand for it
     adapter = None if program.endswith(".py") else _adapter(program)
+    if adapter is None:
+        _is_script(program, run=run)
     chosen = engine or _fitting(adapter)
     cluster = Cluster(_hosts(nnodes, hosts, master_addr), nproc_per_node, master_port or DEFAULT_MASTER_PORT)
     if run:
@@ -95,6 +98,19 @@ def command(
 def _adapter(program: str) -> Adapter:
     with usage_errors():
         return resolve(program, IMPORT_SECONDS)[0]
+
+
+def _is_script(program: str, *, run: bool) -> None:
+    """Refuse to run a script that does not exist here. A command for other hosts needs no file here: a note says so."""
+    if not Path(program).is_file():
+        if run:
+            raise click.UsageError(f"there is no script {program}")
+        click.echo(f"note: there is no script {program} on this host", err=True)
+    elif is_adapter_file(Path(program)):
+        click.echo(
+            f"note: {program} runs as a script, though it defines an adapter; to train with it: {program}:adapter",
+            err=True,
+        )
 
 
 def _complete(adapter: Adapter | None) -> None:

@@ -102,7 +102,7 @@ def show_reasons(console: Console, verdicts: Iterable[Verdict], *, every: bool =
         if left := most[len(shown) :]:
             rest = counted(len({verdict.check for reason in left for verdict in reasons[reason]}), "check")
             count = counted(len(left), "more reason")
-            console.print(f"  {count}: {rest}", style=STYLES[status], soft_wrap=True)
+            console.print(f"  {count}: {rest}; --verbose shows all", style=STYLES[status], soft_wrap=True)
 
 
 def _checks_of(verdicts: Iterable[Verdict]) -> dict[str, None]:
@@ -110,18 +110,15 @@ def _checks_of(verdicts: Iterable[Verdict]) -> dict[str, None]:
 
 
 def show_not_covered(console: Console, verdicts: Iterable[Verdict]) -> None:
-    """Show the cases that passing checks left out because a promise is missing, with the number of these checks."""
+    """Show the cases that passing checks left out, with the reasons and the number of these checks."""
     checks: dict[str, dict[str, None]] = {}
     for verdict in verdicts:
         for part in verdict.not_covered:
             checks.setdefault(part, {})[verdict.check] = None
     if checks:
-        parts = ", ".join(f"{part} ({len(names)})" for part, names in sorted(checks.items()))
-        console.print(
-            f"\nnot covered by checks that passed, because not promised, or not at this level (number of checks): {parts}",
-            style="dim",
-            soft_wrap=True,
-        )
+        console.print("\n[bold]not tried by checks that passed[/]")
+    for part, names in sorted(checks.items(), key=lambda item: (-len(item[1]), item[0])):
+        console.print(f"  {escape(part)}: {counted(len(names), 'check')}", style="dim", soft_wrap=True)
 
 
 def show_observations(console: Console, verdicts: Iterable[Verdict]) -> None:
@@ -131,7 +128,7 @@ def show_observations(console: Console, verdicts: Iterable[Verdict]) -> None:
         if verdict.observation:
             found.setdefault(verdict.observation, {}).setdefault(verdict.adapter, []).append(verdict.world_size)
     if found:
-        console.print("\n[bold]observations, without a verdict[/]")
+        console.print("\n[bold]observations, which break no promise[/]")
     for text, where in found.items():
         names = "; ".join(
             f"{name}, {', '.join(map(str, [*sizes[:-1], counted(sizes[-1], 'rank')]))}" for name, sizes in where.items()

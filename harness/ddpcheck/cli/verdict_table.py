@@ -98,8 +98,8 @@ def _left_out(folded: int, hidden: int) -> str:
     """A sentence on rows that the table does not have."""
     parts = []
     if folded:
-        parts.append("one row stands for a family whose checks passed, or were skipped")
+        parts.append("A family has one row if none of its checks failed.")
     if hidden:
-        have = "has" if hidden == 1 else "have"
-        parts.append(f"{counted(hidden, 'check')} skipped at every world size {have} no row")
-    return f"{'; '.join(parts)}; --verbose shows all" if parts else ""
+        were, have = ("was", "has") if hidden == 1 else ("were", "have")
+        parts.append(f"{counted(hidden, 'check')} {were} skipped at every world size, and {have} no row.")
+    return f"{' '.join(parts)} --verbose shows all rows." if parts else ""

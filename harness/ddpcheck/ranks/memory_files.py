@@ -64,8 +64,13 @@ def open_memory_files(pid: int, numbers: Sequence[int]) -> MemoryFiles | None:
     """Open the files of a rank on this host, which stay readable after its death; None if it has none."""
     if not numbers:
         return None
+    opened: list[int] = []
     try:
-        progress, stacks = (os.open(f"/proc/{pid}/fd/{number}", os.O_RDONLY | os.O_CLOEXEC) for number in numbers)
+        # one by one: after an error the list holds those that are open
+        opened.extend(os.open(f"/proc/{pid}/fd/{number}", os.O_RDONLY | os.O_CLOEXEC) for number in numbers)
     except OSError:
+        for number in opened:
+            os.close(number)
         return None
+    progress, stacks = opened
     return MemoryFiles(progress, stacks)

@@ -101,6 +101,18 @@ def is_training_script(path: Path) -> bool:
     return bool(_TRAINS.search(text) and _RUNS.search(text)) and not _ADAPTER.search(text)
 
 
+_DEFINES = re.compile(r"^\w*adapter\w*\s*(:[^=\n]*)?=\s*[\w.]*[aA]dapter\(", re.MULTILINE)
+
+
+def is_adapter_file(path: Path) -> bool:
+    """Whether a file defines an adapter of ddpcheck at module level, and does nothing as a script. Judged by its text."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return False
+    return bool(_DEFINES.search(text)) and "ddpcheck" in text and not (_TRAINS.search(text) or _RUNS.search(text))
+
+
 def _meant(reference: str) -> str:
     """Advice for a name that is not an adapter reference."""
     module, _, attribute = reference.rpartition(".")
@@ -163,7 +175,7 @@ def _load_module(name: str, reference: str, guard: AbstractContextManager[None])
         raise UnusableAdapter(f"no module {name!r} for {reference!r}; {what}") from error
 
 
-_ELSEWHERE = "run from its folder, or install it"
+_ELSEWHERE = "run from its folder, install it, or name its file: path/to/file.py:attribute"
 
 
 @contextmanager
@@ -180,19 +192,20 @@ def _importing(name: str) -> Iterator[None]:
         text = f"importing {name} failed: {type(error).__name__}: {short(error)}{place}"
         if isinstance(error, ImportEnded):
             text = f"importing {name} was ended: {error}"
-        raise UnusableAdapter("; ".join(part for part in (text, _next(error)) if part)) from error
+        importer = Path(inside[-1].filename) if inside else Path(name)
+        raise UnusableAdapter("; ".join(part for part in (text, _next(error, importer)) if part)) from error
 
 
 _PYTHONS_OWN = re.compile(r"<frozen|importlib|/argparse\.py$")
 
 
-def _next(error: BaseException) -> str:
-    """Advice for an error during import."""
+def _next(error: BaseException, importer: Path) -> str:
+    """Advice for an error during import. importer: the file whose line raised the error."""
     if isinstance(error, ModuleNotFoundError):
         package, _, module = (error.name or "").rpartition(".")
         if package in sys.modules:
             return f"{package} is installed and has no {module}: look at the name, and at the version of {package}"
-        return "install the missing module"
+        return _missing(error.name or "the module", importer)
     if isinstance(error, ImportError) and "no known parent package" in str(error):
         return "it belongs to a package: name it as package.module:attribute, from the folder that holds the package"
     if isinstance(error, SystemExit | ImportEnded):
@@ -200,6 +213,15 @@ def _next(error: BaseException) -> str:
     if isinstance(error, KeyError) and error.args and error.args[0] in ENGINE_VARIABLES:
         return "only ranks have that variable, and the driver imports the adapter, too: read the variable in connect()"
     return ""
+
+
+def _missing(module: str, importer: Path) -> str:
+    """Advice for a module that cannot be found. A file's folder is on the path only if the adapter is named by its file."""
+    top = module.partition(".")[0]
+    beside = importer.with_name(f"{top}.py")
+    if beside.is_file() or importer.with_name(top).is_dir():
+        return f"{top} is beside {importer.name}, and is found if you name the adapter by its file: {importer}:adapter"
+    return f"install {top}, or put {beside.name} beside {importer.name}"
 
 
 def _name_of(path: Path) -> str:

@@ -111,10 +111,11 @@ def _call(check: Check, session: Session, outcome: Callable[..., Verdict]) -> Ve
 
 
 def _not_covered(session: Session) -> tuple[str, ...]:
-    """The cases that a passing check left out, because a promise is missing or because of the level."""
+    """The cases that a passing check left out, each with the reason: a missing promise, or the level."""
     promised, asked = session.adapter.capabilities, session.asked
     features = features_beyond(promised, session.level) if "model_features" in asked else ()
-    return (*left_out(promised, asked), *sorted(f"{name} models, at level {session.level}" for name in features))
+    not_promised = (f"{case}, not promised" for case in left_out(promised, asked))
+    return (*not_promised, *sorted(f"{name} models, not at level {session.level}" for name in features))
 
 
 class CheckRunner:

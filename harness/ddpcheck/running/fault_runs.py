@@ -20,6 +20,7 @@ from .adapter_lookup import reference_of
 from .check_runner import CheckRunner, Settings
 from .plan import RANKS_START, installed_checks, plan
 from .profiles import profile_named
+from .unknown_names import did_you_mean
 
 GROUP = "ddpcheck.faults"
 
@@ -144,5 +145,7 @@ def select_faults(faults: Iterable[KnownFault], patterns: Iterable[str]) -> tupl
     )
     if not found:
         families = sorted({f.family.partition(".")[0] for f in every})
-        raise ValueError(f"no fault matches {', '.join(wanted)}; families are {', '.join(families)}")
+        close = did_you_mean(wanted[0], [*families, *(f.name for f in every)])
+        known = f"families are {', '.join(families)}"
+        raise ValueError(f"no fault matches {', '.join(wanted)}; {close or known}")
     return found

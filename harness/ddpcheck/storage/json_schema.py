@@ -1,7 +1,7 @@
 """JSON Schema (draft 2020-12) of declared types, for dataclasses and typed dictionaries in files.
 
-Classes of storage/dataclass_json.py have a `kind` and omit fields at their default; other dataclasses are written in
-full.
+Classes of storage/dataclass_json.py have a `kind` and omit fields at their default. Other dataclasses are written in
+full, but older files lack fields that came later. So fields with a default are not required.
 """
 
 from __future__ import annotations
@@ -99,14 +99,18 @@ class _Made:
             raise TypeError(f"no file holds values of {declared!r}")
         hints, fields = self._hints(declared), dataclasses.fields(declared)
         properties = {field.name: self.of(hints[field.name]) for field in fields}
+        needed = [field.name for field in fields if _has_no_default(field)]
         kind = getattr(declared, "kind", None)
         if kind is None:
-            return _object(properties, sorted(properties), more=True)
-        needed = [field.name for field in fields if field.default is dataclasses.MISSING]
+            return _object(properties, sorted(needed), more=True)
         return _object({"kind": {"const": kind}, **properties}, ["kind", *needed], more=False)
 
     def _hints(self, declared: type[Any]) -> dict[str, Any]:
         return typing.get_type_hints(declared, localns=self._names, include_extras=True)
+
+
+def _has_no_default(field: dataclasses.Field[Any]) -> bool:
+    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
 
 
 def _object(properties: Schema, required: list[str], *, more: bool) -> Schema:

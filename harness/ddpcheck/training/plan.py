@@ -12,6 +12,7 @@ from ..contract import Capabilities, needs
 from ..contract.needs import Need
 from ..job import OptimizerSpec
 from ..models.spec import ModelSpec, mlp
+from ..running.unknown_names import did_you_mean
 from .datasets import DataSet
 
 _SIZES = re.compile(r"\d+(-\d+)+")
@@ -150,8 +151,10 @@ class TrainingPlan:
         if (refusal := capabilities.refuses(world_size)) is not None:
             found.append(refusal)
         if self.is_named and self.model not in named_models:
-            names = ", ".join(sorted(named_models)) or "no model by name"
-            found.append(f"no model {self.model!r}; it builds {names}, or give sizes such as 64-128-10")
+            names = did_you_mean(self.model, named_models) or f"models are {', '.join(sorted(named_models)) or 'none'}"
+            found.append(
+                f"no model has the name {self.model!r}; {names}; or give layer sizes, such as --model 64-128-10"
+            )
         if self.is_named and self.dtype != "float32":
             found.append(f"models with a name compute in float32, not {self.dtype}")
         return found

@@ -61,6 +61,6 @@ def judged(job: Job, trace: Trace) -> str:
     number, unit = (max(own), "collective") if any(own) else (messages[-1], "packet")
     parts = f"{number} {unit}{'s' * (number != 1)}"
     return (
-        f"a training step sends {sent[-1] / demand.least:.1f} x the least bytes for its gradients, in {parts} on a rank, "
+        f"a training step sends {sent[-1] / demand.least:.1f} x the fewest bytes that its gradients need, in {parts} on a rank, "
         f"for {len(job.initial(0))} tensors"
     )

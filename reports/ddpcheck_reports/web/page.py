@@ -241,13 +241,9 @@ def _not_judged(verdicts: Sequence[Verdict]) -> list[Html]:
     head = tag("thead", tag("tr", *(tag("th", name) for name in ("implementation", "because", "checks"))))
     parts = [tag("div", tag("table", head, tag("tbody", *rows)), class_="scroll")] if rows else []
     if left_out:
-        shown = ", ".join(f"{part} ({count})" for part, count in sorted(left_out.items()))
-        parts.append(
-            tag(
-                "p",
-                f"Not covered by passing checks, because not promised, or not at this level (number of verdicts): {shown}",
-            )
-        )
+        shown = (f"{part}: {counted(count, 'verdict')}" for part, count in sorted(left_out.items()))
+        parts.append(tag("p", "Not tried by checks that passed:"))
+        parts.append(tag("ul", *(tag("li", text) for text in shown)))
     return [tag("section", tag("h2", "Not judged, or failed as declared"), *parts)]
 
 
