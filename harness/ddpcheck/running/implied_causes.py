@@ -220,6 +220,8 @@ IMPLIES: dict[str, frozenset[str]] = {
     # in windows of as many micro-batches as ranks
     training.steps.TERMS_PER_RANK.id: _ids(training.steps.TERMS_PER_MICRO_BATCH),
     training.best_weights.BEST_NOT_COPIED.id: _ids(training.best_weights.BEST_FORGOTTEN_ON_RESUME),
+    # of few numbers, many come twice
+    randomness.FEW_NUMBERS.id: _ids(randomness.RANK_NOT_IN_SEED, randomness.STREAMS_OVERLAP),
     randomness.COMMON_TAKEN_BY_RANK.id: _ids(randomness.COMMON_FROM_OWN),  # the rank is ahead in later calls
     gradients.DIVIDED_BY_MICRO_BATCHES.id: _ids(values.DIVIDED_TOO_OFTEN, *_FACTOR),
     gradients.NOT_RESET.id: _ids(
@@ -287,6 +289,12 @@ IMPLIES: dict[str, frozenset[str]] = {
     values.WHOLE_NUMBERS.id: _ids(values.FIXED_POINT, values.ZERO, *_NARROW),
     values.FIXED_POINT.id: _ids(values.ROUNDED_AS, *_NARROW),
     values.FEWER_BITS.id: _ids(values.LAST_BITS_WRONG, values.FLUSHED_TO_ZERO),
+    rendezvous.RANK_BY_ARRIVAL.id: _ids(
+        collectives.ROWS_IN_WRONG_ORDER,
+        collectives.ROW_OF_OTHER_RANK,
+        collectives.BROADCAST_NOT_RECEIVED,
+        collectives.NON_ROOT_TAKES_PART,
+    ),
     # the rest of a message is left, or is taken for the next one
     rendezvous.SHORT_READ_TAKEN_FOR_ALL.id: _ids(
         ranks.ALL_SEND_NONE_RECEIVES,
@@ -295,6 +303,9 @@ IMPLIES: dict[str, frozenset[str]] = {
         ranks.LEFT_COLLECTIVE_EARLY,
         *_MISMATCHED,
     ),
+    # the others may wait without an end
+    operations.RUN_ENDED_BY_SOME.id: _ids(ranks.LEFT_COLLECTIVE_EARLY),
+    training.early_stopping.STOPS_BY_OWN_LOSS.id: _ids(operations.RUN_ENDED_BY_SOME),
     ranks.LEFT_COLLECTIVE_EARLY.id: _ids(ranks.RANK_RAISED, operations.OTHER_MESSAGE_RECEIVED),
     **{norm.id: _ids(*_NORM_LOOKS) for norm in _NORMS},
     updates.NORM_IS_LARGEST.id: _ids(updates.CLIPPED_BY_LARGEST, *_NORM_LOOKS),
