@@ -79,6 +79,13 @@ _FACTOR = (
     values.WRONG_FACTOR,
     values.TINY_UPDATE,
 )
+_DIVISORS = (
+    values.SUMMED_NOT_AVERAGED,
+    values.DIVIDED_TOO_OFTEN,
+    values.DIVIDED_TWICE_TOO_OFTEN,
+    gradients.DIVIDED_BY_MICRO_BATCHES,
+    *_FACTOR,
+)
 _SCALED = (updates.GRADIENT_OR_RATE_SCALED, updates.GRADIENT_SCALED, values.WRONG_FACTOR, values.TINY_UPDATE)
 _INITIAL = (
     gradients.AT_OWN_INITIAL,
@@ -153,7 +160,9 @@ _PART_OF_SOME = (values.NOT_REDUCED, *_LOCAL, values.DIVIDED_TOO_OFTEN, values.R
 IMPLIES: dict[str, frozenset[str]] = {
     values.SUMMED_NOT_AVERAGED.id: _ids(*_FACTOR),
     values.DIVIDED_TOO_OFTEN.id: _ids(*_FACTOR),
-    values.WRONG_DIVISOR.id: _ids(*_FACTOR),
+    # where the number is that of ranks, its square, or that of micro-batches
+    values.DIVIDED_BY_ELEMENTS.id: _ids(*_DIVISORS),
+    values.WRONG_DIVISOR.id: _ids(*_DIVISORS),
     values.LOSS_SCALE_KEPT.id: _ids(updates.EPS_FIXED, *_FACTOR),  # Adam's eps is small beside a scaled gradient
     values.NOT_REDUCED.id: _ids(
         *_LOCAL,
@@ -194,7 +203,9 @@ IMPLIES: dict[str, frozenset[str]] = {
     gradients.STATE_LEFT_BEHIND.id: _ids(
         gradients.UNPACKED_IN_OTHER_ORDER, *_PLACES
     ),  # where it is told more often than they are
-    gradients.FIRST_MICRO_BATCH_MISSING.id: _ids(gradients.LAST_MICRO_BATCH_ONLY),  # the same for windows of two
+    # the first is the same for windows of two
+    gradients.FIRST_MICRO_BATCH_MISSING.id: _ids(gradients.LAST_MICRO_BATCH_ONLY, replicas.MICRO_BATCHES_LOST),
+    gradients.LAST_MICRO_BATCH_ONLY.id: _ids(replicas.MICRO_BATCHES_LOST),
     gradients.LOSS_MULTIPLIED_BY_WORLD_SIZE.id: _ids(values.SUMMED_NOT_AVERAGED, *_FACTOR),
     gradients.LOSS_DIVIDED_BY_WORLD_SIZE.id: _ids(
         values.DIVIDED_TOO_OFTEN,
@@ -251,6 +262,8 @@ IMPLIES: dict[str, frozenset[str]] = {
     updates.STEP_AHEAD_FROM_START.id: _ids(updates.ZERO_STEP_BEFORE),
     # where the argument is read-only
     collectives.WORKS_IN_ARGUMENT.id: _ids(collectives.ARGUMENT_MUST_BE_WRITABLE, operations.TAKES_ANOTHER_PATH),
+    # the array itself stays as it was
+    collectives.WRITES_AT_START_OF_BASE.id: _ids(collectives.COPY_REDUCED),
     operations.NOT_CONVERTED_BACK.id: _ids(ranks.RESULT_VIOLATES_CONTRACT),
     collectives.BARRIER_DOES_NOT_BLOCK.id: _ids(lifecycle.ERROR_SWALLOWED),  # it meets no rank that is dead
     collectives.GROUP_KEPT.id: _ids(
