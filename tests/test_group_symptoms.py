@@ -282,6 +282,13 @@ def test_old_gradient_is_sent_again_or_kept_whichever_explains_more() -> None:
     assert headlines([failed("u", "unused", sent), *many]) == [kept.headline]
 
 
+def test_value_is_not_loaded_or_stepped_from_before_whichever_explains_more() -> None:
+    still, stepped = updates.NOT_LOADED(rank=1), updates.STEPPED_FROM_INITIAL()
+    for few, many in ((still, stepped), (stepped, still)):
+        told = headlines([failed("one", "programs", few), *(failed(name, "replica_sync", many) for name in "ab")])
+        assert told == [many.headline]
+
+
 @pytest.mark.parametrize(
     "look", [gradients.RANK_SENDS_OTHER_PIECE(rank=1), operations.UNUSED_LEFT_OUT()], ids=["piece", "left-out"]
 )

@@ -215,7 +215,9 @@ IMPLIES: dict[str, frozenset[str]] = {
     ),
     auxiliary_terms.TERM_MISSING.id: _ids(programs.WRONG_FORWARD_VALUES),  # a loss that lacks several terms
     programs.EVALUATION_MOVES_STATISTICS.id: _ids(programs.WRONG_PREDICTION_VALUES),
-    updates.NOT_LOADED.id: _ids(programs.STATE_INCOMPLETE, gradients.LOSS_OF_UNLOADED),
+    # a step from a value that is not loaded may move it or not; the larger leads
+    updates.NOT_LOADED.id: _ids(programs.STATE_INCOMPLETE, gradients.LOSS_OF_UNLOADED, updates.STEPPED_FROM_INITIAL),
+    updates.STEPPED_FROM_INITIAL.id: _ids(updates.NOT_LOADED),
     training.resumes.LAST_STEP_NOT_SAVED.id: _ids(updates.NOT_UPDATED),  # where the run ends with the step that is lost
     training.steps.RUN_IN_FLOAT16.id: _ids(training.steps.FROZEN_LAYER_TRAINED),  # it is rounded, too
     # the same without momentum and weight decay
