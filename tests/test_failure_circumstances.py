@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import pytest
 from failed_verdicts import failed, headlines
 
-from ddpcheck.causes import Cause, gradients, programs, ranks, values
-from ddpcheck.job import Backward, DataSpec, Job, Observe, Operation, Save, ZeroGrad
-from ddpcheck.models.spec import Embedding, Linear, ModelSpec, mlp
+from ddpcheck.causes import Cause, collectives, gradients, programs, ranks, replicas, values
+from ddpcheck.job import (
+    AllGather,
+    Backward,
+    Calls,
+    DataSpec,
+    Job,
+    MeasureCollective,
+    Observe,
+    Operation,
+    Save,
+    TensorSpec,
+    ZeroGrad,
+)
+from ddpcheck.models.spec import BatchNorm, Embedding, Linear, ModelSpec, mlp
 from ddpcheck.running.job_circumstances import circumstances_of, common_circumstances
 
 ALL = ((0, 1), (2, 3))
@@ -48,6 +62,26 @@ def test_large_tensor_is_a_circumstance() -> None:
     small, large = (job(Backward(ALL), model=mlp((2, size, 2))) for size in (512, 513))
     assert "a large tensor" not in circumstances_of(failed("a", "gradients", NONFINITE, job=small))
     assert "a large tensor" in circumstances_of(failed("a", "gradients", NONFINITE, job=large))
+
+
+@pytest.mark.parametrize("other", ["all_gather", "all_reduce"])
+def test_repeated_calls_have_the_circumstance_of_their_collective(other: Literal["all_gather", "all_reduce"]) -> None:
+    gathered = Job(2, (AllGather(TensorSpec((2,), "float32")),))
+    rows, guess = collectives.ROWS_IN_WRONG_ORDER(order=(1, 0)), collectives.OTHER_RESULT()
+    for calls in (Calls(other, 20), MeasureCollective(other, 8)):
+        verdicts = [
+            *(failed(f"rows {number}", "collectives", rows, job=gathered) for number in range(2)),
+            failed("calls", "collectives", guess, job=Job(2, (calls,))),
+        ]
+        assert headlines(verdicts) == [rows.headline, *[guess.headline] * (other == "all_reduce")]
+
+
+def test_failure_without_any_cause_is_a_symptom_of_a_guess_about_a_layer_of_its_model() -> None:
+    normal = ModelSpec((Linear("fc", 2, 2), BatchNorm("norm", 2)))
+    guess = failed("local", "replica_sync", replicas.BATCH_NORM_ITSELF(), job=job(Backward(ALL), Save(), model=normal))
+    for model, alone in ((normal, False), (mlp((2, 2)), True)):
+        one = failed("long", "programs", job=job(Backward(ALL), model=model))
+        assert len(headlines([guess, one])) == 1 + alone
 
 
 def test_operations_after_the_failure_are_no_circumstances() -> None:

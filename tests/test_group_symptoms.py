@@ -174,6 +174,21 @@ def test_a_message_that_is_read_in_part_explains_errors_and_hangs() -> None:
     assert {check for symptom in group.symptoms for check in symptom.checks} == {"large", "nan", "room"}
 
 
+def test_mistake_in_rendezvous_explains_starts_that_fail_without_a_cause() -> None:
+    early = failed("order", "rendezvous", rendezvous.EARLY_RANK_NOT_AWAITED(order=(1, 0)))
+    again = failed("close", "failures", headline="the 2 ranks did not start again after a rank was lost")
+    assert len(headlines([early, again])) == 1
+    elsewhere = failed("rows", "sampler")
+    assert len(headlines([early, elsewhere])) == 2
+
+
+def test_order_of_arrival_leads_where_an_old_address_may_be_the_cause() -> None:
+    early, old = rendezvous.EARLY_RANK_NOT_AWAITED(order=(1, 0)), rendezvous.OLD_WORLD_LEFT()
+    again = failed("again", "rendezvous", old, early)
+    assert headlines([failed("order", "rendezvous", early), again]) == [early.headline]
+    assert headlines([again]) == [old.headline]
+
+
 def test_a_cause_of_clipping_does_not_explain_a_run_without_it() -> None:
     clipped, plain = (run_job(2, TYPICAL, 6, Train(max_norm=norm)) for norm in (0.25, None))
     not_clipped = failed("parameters", "trainer", training.steps.RUN_NOT_CLIPPED(), job=clipped)
@@ -267,6 +282,13 @@ def test_old_gradient_is_sent_again_or_kept_whichever_explains_more() -> None:
     assert headlines([failed("u", "unused", sent), *many]) == [kept.headline]
 
 
+def test_value_is_not_loaded_or_stepped_from_before_whichever_explains_more() -> None:
+    still, stepped = updates.NOT_LOADED(rank=1), updates.STEPPED_FROM_INITIAL()
+    for few, many in ((still, stepped), (stepped, still)):
+        told = headlines([failed("one", "programs", few), *(failed(name, "replica_sync", many) for name in "ab")])
+        assert told == [many.headline]
+
+
 @pytest.mark.parametrize(
     "look", [gradients.RANK_SENDS_OTHER_PIECE(rank=1), operations.UNUSED_LEFT_OUT()], ids=["piece", "left-out"]
 )
@@ -316,6 +338,16 @@ def test_other_layout_of_a_rank_is_one_cause_whether_it_shows_as_parameters_or_n
         (samplers.RANK_STAYS_IN_EPOCH(ranks=(1,)), samplers.LOADED_POSITION_IN_NEXT_EPOCH()),
         (metrics.METRIC_DIVIDED_TWICE(world_size=2), metrics.METRICS_MIXED_UP()),
         (scores.MEAN_OF_RANK_SCORES(), scores.NAN_OF_ONE_CLASS()),
+        (randomness.FEW_NUMBERS(count=256), randomness.RANK_NOT_IN_SEED()),
+        (randomness.FEW_NUMBERS(count=256), randomness.STREAMS_OVERLAP(part="epoch")),
+        (operations.RUN_ENDED_BY_SOME(ranks=(0,), rank=1), ranks.LEFT_COLLECTIVE_EARLY(ranks=(0,))),
+        (training.early_stopping.STOPS_BY_OWN_LOSS(), operations.RUN_ENDED_BY_SOME(ranks=(0,), rank=1)),
+        (values.DIVIDED_BY_ELEMENTS(size=6, world_size=2), gradients.DIVIDED_BY_MICRO_BATCHES(count=3)),
+        (values.WRONG_DIVISOR(factor=2.0, divisor=1, world_size=2), values.SUMMED_NOT_AVERAGED(world_size=2)),
+        (gradients.LAST_MICRO_BATCH_ONLY(), replicas.MICRO_BATCHES_LOST(there="2", count=258)),
+        (gradients.FIRST_MICRO_BATCH_MISSING(), replicas.MICRO_BATCHES_LOST(there="2", count=258)),
+        (collectives.WRITES_AT_START_OF_BASE(), collectives.COPY_REDUCED()),
+        (rendezvous.RANK_BY_ARRIVAL(order=(1, 0)), collectives.ROWS_IN_WRONG_ORDER(order=(1, 0))),
     ],
     ids=lambda cause: cause.id,
 )

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from ddpcheck.causes import Cause, Kind, operations, ranks, rendezvous, values
+from ddpcheck.causes.training.early_stopping import STOPS_BY_OWN_LOSS
 from ddpcheck.contract import TYPICAL
 from ddpcheck.hypotheses.choose_causes import first_cause
 from ddpcheck.hypotheses.errors.evidence import FailedRank, group_in_which_it_hangs
@@ -100,6 +101,14 @@ def test_training_run_that_some_ranks_have_ended(error: str, *, told: bool) -> N
     assert found == ((operations.RUN_ENDED_BY_SOME(ranks=(1,), rank=0),) if told else ())
 
 
+def test_likely_reason_of_some_ranks_end_comes_before_the_end() -> None:
+    culprit, other = rank(0, "raised", "train", error="Mismatch: rank 0 is in barrier"), rank(1, "done", "train")
+    job = run_job(2, TYPICAL.of_facets("trainer"), 8, Train(patience=1))
+    own, ended = STOPS_BY_OWN_LOSS(), operations.RUN_ENDED_BY_SOME(ranks=(1,), rank=0)
+    found = first_cause(OF_AN_ERROR, FailedRank((own,), culprit, job, Trace((culprit, other))))
+    assert found == (own, ended.but("likely"))
+
+
 @pytest.mark.parametrize("frames", [1, 2])
 def test_the_exception_is_read_below_the_frames(frames: int) -> None:
     """An error in the adapter's own method has one frame."""
@@ -134,3 +143,12 @@ def test_disturbance_of_a_start_is_the_cause(start: Start, kind: Kind) -> None:
 def test_rank_that_fails_after_another_order_of_arrival_was_not_awaited() -> None:
     of = DisturbedStart(Job(2, (REDUCED,), start=Start((1, 0))), completed=False)
     assert first_cause(OF_A_DISTURBED_START, of) == (rendezvous.EARLY_RANK_NOT_AWAITED(order=(1, 0)),)
+
+
+def test_order_of_arrival_at_an_old_address_may_be_the_cause() -> None:
+    kinds = {True: rendezvous.RANK_BY_ARRIVAL, False: rendezvous.EARLY_RANK_NOT_AWAITED}
+    for completed, kind in kinds.items():
+        of = DisturbedStart(Job(2, (REDUCED,), start=Start((1, 0), in_place=True)), completed)
+        assert first_cause(OF_A_DISTURBED_START, of) == (rendezvous.OLD_WORLD_LEFT(), kind(order=(1, 0)))
+    unordered = DisturbedStart(Job(2, (REDUCED,), start=Start(in_place=True)), completed=False)
+    assert first_cause(OF_A_DISTURBED_START, unordered) == (rendezvous.OLD_WORLD_LEFT(),)

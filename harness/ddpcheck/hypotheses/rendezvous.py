@@ -37,9 +37,12 @@ def stranger_taken_for_rank(of: DisturbedStart) -> Cause | None:
     return causes.STRANGER_TAKEN_FOR_RANK() if of.start.strangers else None
 
 
-def old_world_left(of: DisturbedStart) -> Cause | None:
-    """The world has the address of one that was killed."""
-    return causes.OLD_WORLD_LEFT() if of.start.in_place else None
+def old_world_left(of: DisturbedStart) -> tuple[Cause, ...]:
+    """The world has the address of one that was killed. If its ranks arrived in another order, that may be the cause too."""
+    if not of.start.in_place:
+        return ()
+    by_order = (rank_by_arrival(of) or early_rank_not_awaited(of),) if of.start.order else ()
+    return (causes.OLD_WORLD_LEFT(), *by_order)
 
 
 def name_shared_by_worlds(of: DisturbedStart) -> Cause | None:

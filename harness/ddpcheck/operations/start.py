@@ -19,7 +19,8 @@ to simulate hosts, to use the world's own temporary folder, and to take ports th
 class Start:
     """The ranks are started anew for this Job.
 
-    order: the ranks enter connect() one after the other; () lets them in at once. strangers: foreign clients call every
+    order: the ranks enter connect() one after the other; () lets them in at once, or by number if their sockets are
+    disturbed. strangers: foreign clients call every
     listening rank (foreign_clients.py). short_reads: as the operation ShortReads, from before connect() on. in_place:
     the previous world is killed, and the new one uses the same rendezvous address. neighbour: when the first rank waits
     for the others, another world of the adapter starts on this host, and works at the same time. hosts: the launcher's

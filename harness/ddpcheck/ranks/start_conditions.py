@@ -60,7 +60,9 @@ class StartConditions:
     def let_in(self, links: Sequence[RankLink], here: str) -> None:
         """Let the ranks enter connect(), as the Start says."""
         order = self._start.order or tuple(range(len(links)))
-        in_turn = bool(self._start.order) or self._start.strangers or self._start.neighbour
+        # a rank that fails because another one is late must not look like a failure of a disturbance of sockets
+        disturbed = self._start.strangers or self._start.neighbour or self._start.short_reads or self._start.taken_ports
+        in_turn = bool(self._start.order) or disturbed
         self._pids = {link.rank: link.pid for link in links if link.host == here}
         for rank in order:
             with suppress(ChannelClosed):  # the end of a rank is noticed when its answer is read

@@ -26,6 +26,8 @@ _FOUNDATIONS = (
 """Families in order of dependence: each before the families that depend on it. Others come last."""
 _ON_COLLECTIVES = frozenset({"sampler", "metrics", "scores", "randomness"})
 """Families that do not depend on replicas."""
+_STARTING_RANKS = frozenset({"rendezvous", "failures"})
+"""Families whose Jobs start the ranks anew."""
 
 
 def headline_of(verdict: Verdict) -> str:
@@ -80,13 +82,13 @@ def may_show_as(cause: Verdict, symptom: Verdict) -> bool:
         return False
     if _known_value(symptom) is not None or is_of_another_run(cause, symptom):
         return False
-    return not tells_little(cause) and tells_little(symptom) and _rests_on(symptom.family, cause.family)
+    return not tells_little(cause) and tells_little(symptom) and rests_on(symptom.family, cause.family)
 
 
-def _rests_on(family: str, other: str) -> bool:
+def rests_on(family: str, other: str) -> bool:
     """Whether a failure in the other family may show in this one. Families outside _FOUNDATIONS run Jobs of all kinds."""
     if family == other or other not in _FOUNDATIONS:
-        return family == other
+        return family == other or (other == "rendezvous" and family in _STARTING_RANKS)
     if family not in _FOUNDATIONS:
         return True
     if family in _ON_COLLECTIVES and other not in ("ranks", "collectives"):

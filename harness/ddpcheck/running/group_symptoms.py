@@ -15,9 +15,10 @@ from .failure_causes import (
     is_a_guess,
     is_known_to_imply,
     may_show_as,
+    rests_on,
 )
 from .implied_causes import CONSEQUENCES, LOOKS, SLIGHT, implied_by
-from .job_circumstances import circumstances_of, common_circumstances
+from .job_circumstances import circumstances_of, common_circumstances, common_layers
 
 
 @dataclass(frozen=True)
@@ -148,7 +149,7 @@ def _explains(groups: Sequence[FailureGroup], one: int, other: int) -> bool:
     guess = bool(told) and is_a_guess(symptom.first)
     if may_show_as(cause.first, symptom.first) and not (guess and _is_special(groups, cause)):
         return not told or _in_its_circumstances(cause, symptom)
-    if _is_slight_beside(cause, symptom):
+    if _is_slight_beside(cause, symptom) or _is_unexplained_beside(cause, symptom):
         return True
     if not known or not told or cause.first.adapter != symptom.first.adapter or known[0] in implied_by(told[0]):
         return False
@@ -170,6 +171,15 @@ def _is_slight_beside(cause: FailureGroup, symptom: FailureGroup) -> bool:
         return False
     slight = told[0] in SLIGHT and known[0] not in SLIGHT and len(symptom.checks) == 1 < len(cause.checks)
     return slight and all(each.job is not None for each in symptom.verdicts) and _in_its_circumstances(cause, symptom)
+
+
+def _is_unexplained_beside(guess: FailureGroup, symptom: FailureGroup) -> bool:
+    """Whether the symptom has no cause, and its models have the special layers that those of a guess have in common."""
+    if not is_a_guess(guess.first) or not identity_of(guess.first) or identity_of(symptom.first):
+        return False
+    near = guess.first.adapter == symptom.first.adapter and rests_on(symptom.first.family, guess.first.family)
+    layers = common_layers(guess.verdicts)
+    return near and bool(layers) and layers <= common_layers(symptom.verdicts)
 
 
 def _in_its_circumstances(cause: FailureGroup, symptom: FailureGroup) -> bool:

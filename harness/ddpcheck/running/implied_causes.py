@@ -79,6 +79,13 @@ _FACTOR = (
     values.WRONG_FACTOR,
     values.TINY_UPDATE,
 )
+_DIVISORS = (
+    values.SUMMED_NOT_AVERAGED,
+    values.DIVIDED_TOO_OFTEN,
+    values.DIVIDED_TWICE_TOO_OFTEN,
+    gradients.DIVIDED_BY_MICRO_BATCHES,
+    *_FACTOR,
+)
 _SCALED = (updates.GRADIENT_OR_RATE_SCALED, updates.GRADIENT_SCALED, values.WRONG_FACTOR, values.TINY_UPDATE)
 _INITIAL = (
     gradients.AT_OWN_INITIAL,
@@ -153,7 +160,9 @@ _PART_OF_SOME = (values.NOT_REDUCED, *_LOCAL, values.DIVIDED_TOO_OFTEN, values.R
 IMPLIES: dict[str, frozenset[str]] = {
     values.SUMMED_NOT_AVERAGED.id: _ids(*_FACTOR),
     values.DIVIDED_TOO_OFTEN.id: _ids(*_FACTOR),
-    values.WRONG_DIVISOR.id: _ids(*_FACTOR),
+    # where the number is that of ranks, its square, or that of micro-batches
+    values.DIVIDED_BY_ELEMENTS.id: _ids(*_DIVISORS),
+    values.WRONG_DIVISOR.id: _ids(*_DIVISORS),
     values.LOSS_SCALE_KEPT.id: _ids(updates.EPS_FIXED, *_FACTOR),  # Adam's eps is small beside a scaled gradient
     values.NOT_REDUCED.id: _ids(
         *_LOCAL,
@@ -194,7 +203,9 @@ IMPLIES: dict[str, frozenset[str]] = {
     gradients.STATE_LEFT_BEHIND.id: _ids(
         gradients.UNPACKED_IN_OTHER_ORDER, *_PLACES
     ),  # where it is told more often than they are
-    gradients.FIRST_MICRO_BATCH_MISSING.id: _ids(gradients.LAST_MICRO_BATCH_ONLY),  # the same for windows of two
+    # the first is the same for windows of two
+    gradients.FIRST_MICRO_BATCH_MISSING.id: _ids(gradients.LAST_MICRO_BATCH_ONLY, replicas.MICRO_BATCHES_LOST),
+    gradients.LAST_MICRO_BATCH_ONLY.id: _ids(replicas.MICRO_BATCHES_LOST),
     gradients.LOSS_MULTIPLIED_BY_WORLD_SIZE.id: _ids(values.SUMMED_NOT_AVERAGED, *_FACTOR),
     gradients.LOSS_DIVIDED_BY_WORLD_SIZE.id: _ids(
         values.DIVIDED_TOO_OFTEN,
@@ -204,7 +215,9 @@ IMPLIES: dict[str, frozenset[str]] = {
     ),
     auxiliary_terms.TERM_MISSING.id: _ids(programs.WRONG_FORWARD_VALUES),  # a loss that lacks several terms
     programs.EVALUATION_MOVES_STATISTICS.id: _ids(programs.WRONG_PREDICTION_VALUES),
-    updates.NOT_LOADED.id: _ids(programs.STATE_INCOMPLETE, gradients.LOSS_OF_UNLOADED),
+    # a step from a value that is not loaded may move it or not; the larger leads
+    updates.NOT_LOADED.id: _ids(programs.STATE_INCOMPLETE, gradients.LOSS_OF_UNLOADED, updates.STEPPED_FROM_INITIAL),
+    updates.STEPPED_FROM_INITIAL.id: _ids(updates.NOT_LOADED),
     training.resumes.LAST_STEP_NOT_SAVED.id: _ids(updates.NOT_UPDATED),  # where the run ends with the step that is lost
     training.steps.RUN_IN_FLOAT16.id: _ids(training.steps.FROZEN_LAYER_TRAINED),  # it is rounded, too
     # the same without momentum and weight decay
@@ -220,6 +233,8 @@ IMPLIES: dict[str, frozenset[str]] = {
     # in windows of as many micro-batches as ranks
     training.steps.TERMS_PER_RANK.id: _ids(training.steps.TERMS_PER_MICRO_BATCH),
     training.best_weights.BEST_NOT_COPIED.id: _ids(training.best_weights.BEST_FORGOTTEN_ON_RESUME),
+    # of few numbers, many come twice
+    randomness.FEW_NUMBERS.id: _ids(randomness.RANK_NOT_IN_SEED, randomness.STREAMS_OVERLAP),
     randomness.COMMON_TAKEN_BY_RANK.id: _ids(randomness.COMMON_FROM_OWN),  # the rank is ahead in later calls
     gradients.DIVIDED_BY_MICRO_BATCHES.id: _ids(values.DIVIDED_TOO_OFTEN, *_FACTOR),
     gradients.NOT_RESET.id: _ids(
@@ -249,6 +264,8 @@ IMPLIES: dict[str, frozenset[str]] = {
     updates.STEP_AHEAD_FROM_START.id: _ids(updates.ZERO_STEP_BEFORE),
     # where the argument is read-only
     collectives.WORKS_IN_ARGUMENT.id: _ids(collectives.ARGUMENT_MUST_BE_WRITABLE, operations.TAKES_ANOTHER_PATH),
+    # the array itself stays as it was
+    collectives.WRITES_AT_START_OF_BASE.id: _ids(collectives.COPY_REDUCED),
     operations.NOT_CONVERTED_BACK.id: _ids(ranks.RESULT_VIOLATES_CONTRACT),
     collectives.BARRIER_DOES_NOT_BLOCK.id: _ids(lifecycle.ERROR_SWALLOWED),  # it meets no rank that is dead
     collectives.GROUP_KEPT.id: _ids(
@@ -287,6 +304,12 @@ IMPLIES: dict[str, frozenset[str]] = {
     values.WHOLE_NUMBERS.id: _ids(values.FIXED_POINT, values.ZERO, *_NARROW),
     values.FIXED_POINT.id: _ids(values.ROUNDED_AS, *_NARROW),
     values.FEWER_BITS.id: _ids(values.LAST_BITS_WRONG, values.FLUSHED_TO_ZERO),
+    rendezvous.RANK_BY_ARRIVAL.id: _ids(
+        collectives.ROWS_IN_WRONG_ORDER,
+        collectives.ROW_OF_OTHER_RANK,
+        collectives.BROADCAST_NOT_RECEIVED,
+        collectives.NON_ROOT_TAKES_PART,
+    ),
     # the rest of a message is left, or is taken for the next one
     rendezvous.SHORT_READ_TAKEN_FOR_ALL.id: _ids(
         ranks.ALL_SEND_NONE_RECEIVES,
@@ -295,6 +318,9 @@ IMPLIES: dict[str, frozenset[str]] = {
         ranks.LEFT_COLLECTIVE_EARLY,
         *_MISMATCHED,
     ),
+    # the others may wait without an end
+    operations.RUN_ENDED_BY_SOME.id: _ids(ranks.LEFT_COLLECTIVE_EARLY),
+    training.early_stopping.STOPS_BY_OWN_LOSS.id: _ids(operations.RUN_ENDED_BY_SOME),
     ranks.LEFT_COLLECTIVE_EARLY.id: _ids(ranks.RANK_RAISED, operations.OTHER_MESSAGE_RECEIVED),
     **{norm.id: _ids(*_NORM_LOOKS) for norm in _NORMS},
     updates.NORM_IS_LARGEST.id: _ids(updates.CLIPPED_BY_LARGEST, *_NORM_LOOKS),

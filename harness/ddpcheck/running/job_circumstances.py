@@ -10,13 +10,14 @@ import math
 from collections.abc import Iterable, Iterator
 from functools import cache
 
-from ..job import Backward, CloseWindow, Job, Observe, OpenWindow, Operation, Train, ZeroGrad
+from ..job import Backward, Calls, CloseWindow, Job, MeasureCollective, Observe, OpenWindow, Operation, Train, ZeroGrad
 from ..models.layers import Activity, BatchNorm, Embedding, Head, Linear
 from ..verdict import Verdict
 
 NO_SYNC = "no_sync"
 _LARGE = 1024
 """Elements of a tensor that is larger than those of most Jobs."""
+_LAYERS = (BatchNorm, Embedding, Activity, Head)
 _ORDINARY = (Backward, CloseWindow, Observe, ZeroGrad)
 """Operations that nearly all Jobs have, or that say no more than another."""
 
@@ -33,6 +34,11 @@ def circumstances_of(verdict: Verdict) -> frozenset[str]:
         return frozenset()
     shown = verdict.diagnosis.operation if verdict.diagnosis is not None else -1
     return _circumstances(verdict.job, shown)
+
+
+def common_layers(verdicts: Iterable[Verdict]) -> frozenset[str]:
+    """The kinds of special layers that the models of all failing Jobs have."""
+    return common_circumstances(verdicts).intersection(kind.kind for kind in _LAYERS)
 
 
 def is_of_another_run(cause: Verdict, symptom: Verdict) -> bool:
@@ -65,6 +71,8 @@ def _of_operations(done: tuple[Operation, ...]) -> Iterator[str]:
             yield NO_SYNC if isinstance(operation, OpenWindow) else operation.kind
         if isinstance(operation, Backward):
             yield from _of_backward(operation)
+        if isinstance(operation, Calls | MeasureCollective):
+            yield operation.collective
     backwards = sum(isinstance(operation, Backward) for operation in done)
     if backwards > 1:
         yield "several backwards"
@@ -90,7 +98,7 @@ def _of_model(job: Job) -> Iterator[str]:
     if any(math.prod(tensor.shape) > _LARGE for tensor in job.model.tensors()):
         yield "a large tensor"
     for layer in job.model.layers:
-        if isinstance(layer, BatchNorm | Embedding | Activity | Head):
+        if isinstance(layer, _LAYERS):
             yield layer.kind
         if isinstance(layer, Linear):
             yield from ("tied",) * bool(layer.uses)

@@ -35,11 +35,17 @@ def gave_up_waiting(of: FailedRank) -> Cause | None:
     return causes.GAVE_UP_WAITING(rank=of.culprit.rank, late=late[-1].rank, seconds=late[-1].seconds)
 
 
-def run_ended_by_some(of: FailedRank) -> Cause | None:
-    """In a training run, other ranks have ended, and the error is about a message or a connection."""
+def run_ended_by_some(of: FailedRank) -> tuple[Cause, ...]:
+    """In a training run, other ranks have ended, and the error is about a message or a connection. If the check knows why
+    they may have ended, either may be the cause.
+    """
     ended = of.through(None) if isinstance(of.operation, Train) and of.raised else ()
     about = OF_A_MESSAGE.search(of.last_line) or _OF_A_CONNECTION.search(of.last_line.lower())
-    return causes.RUN_ENDED_BY_SOME(ranks=ended, rank=of.culprit.rank) if ended and about else None
+    if not ended or not about:
+        return ()
+    known = tuple(cause for cause in of.own if cause.certainty == "likely")
+    some = causes.RUN_ENDED_BY_SOME(ranks=ended, rank=of.culprit.rank)
+    return (*known, some.but("likely")) if known else (some,)
 
 
 def of_the_check(of: FailedRank) -> tuple[Cause, ...]:
