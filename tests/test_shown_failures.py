@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from ddpcheck.causes import Cause, traffic, values
+from ddpcheck.causes import Cause, gradients, traffic, values
 from ddpcheck.cli.shortened_stacks import shortened
 from ddpcheck.cli.shown_failures import ShownFailures
 from ddpcheck.running.failure_files import FailureFiles
@@ -39,6 +39,22 @@ def test_repeated_cause_is_shortened_then_omitted() -> None:
     assert lines[-1].endswith(
         "check_5 (gradients): the same cause, summed-not-averaged; the table shows all checks with it"
     )
+
+
+def test_a_failure_whose_causes_include_one_that_is_shown_is_told_by_it() -> None:
+    """At world size 2 a sum looks like a gradient that counts twice."""
+    both = failed("check_b", gradients.ACCUMULATED_SURVIVES_ZERO_GRAD(), SUMMED)
+    lines = shown(failed("check_a", SUMMED), both)
+    assert lines[-1] == "✗ mine, 2 ranks: check_b (gradients): the same cause, summed-not-averaged"
+    assert any(gradients.ACCUMULATED_SURVIVES_ZERO_GRAD().headline in line for line in shown(both))
+
+
+def test_a_cause_that_was_not_shown_in_full_is_not_called_the_same() -> None:
+    first = failed("check_a", values.PARTS_OF_RANKS_MISSING())
+    lines = shown(first, *(failed(f"check_later_{number}", traffic.SENT_AFTER_BACKWARD()) for number in range(3)))
+    assert [line.partition("): ")[2] for line in lines[-3:]] == [
+        f"may follow from a cause shown above: {values.PARTS_OF_RANKS_MISSING().headline}"
+    ] * 3
 
 
 def test_failures_without_cause_are_shown_then_shortened() -> None:

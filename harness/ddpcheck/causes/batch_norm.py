@@ -41,15 +41,22 @@ DIVIDED_BY_OTHER_COUNT = Kind(
     because="For example by this rank's count times the world size.",
     certainty="possible",
 )
-OWN_BATCH = Kind("normalised-by-own-batch", "Rank {rank} normalises by one rank's batch: not synchronised.", rank=int)
+OWN_BATCH = Kind(
+    "normalised-by-own-batch",
+    "Rank {rank} normalises by one rank's batch: not synchronised.",
+    look="the statistics of the forward pass: sums and counts reduced over ranks",
+    rank=int,
+)
 MEANS_WITHOUT_COUNTS = Kind(
     "means-averaged-without-counts",
     "The ranks' means are averaged without their counts; each sample should weigh equally.",
+    look="the reduction of statistics: sums and counts, then one division",
 )
 BATCH_NORM_REDUCED_TWICE = Kind(
     "batch-norm-reduced-twice",
     "Batch norm's gradients are {world_size} x too large: summed in its backward, and reduced again.",
     because="Losses agree, so the statistics are right.",
+    look="the backward of batch norm: it must not sum weight and bias gradients over ranks",
     world_size=int,
 )
 BACKWARD_NOT_OVER_ALL = Kind(
@@ -60,4 +67,5 @@ BACKWARD_NOT_OVER_ALL = Kind(
 SINGLE_SAMPLE_REFUSED = Kind(
     "single-sample-refused",
     "One sample per rank is refused: the size check counts the rank's samples, not those of all ranks.",
+    look="the size check: it must use the number of all ranks' samples",
 )

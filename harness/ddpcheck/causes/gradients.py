@@ -23,16 +23,23 @@ OTHERS_PARTS_MISSING = Kind(
 ACCUMULATED_SURVIVES_ZERO_GRAD = Kind(
     "accumulated-survives-zero-grad",
     "Gradients that were accumulated inside no_sync survive zero_grad and count again.",
+    look="zero_grad: it must also clear gradients that were accumulated inside no_sync",
 )
-ADDED_TO_OWN = Kind("added-to-own-gradient", "The reduced gradient is added to this rank's own; it should replace it.")
+ADDED_TO_OWN = Kind(
+    "added-to-own-gradient",
+    "The reduced gradient is added to this rank's own; it should replace it.",
+    look="the line that writes the reduced gradient: assign, do not add",
+)
 LOSS_MULTIPLIED_BY_WORLD_SIZE = Kind(
     "loss-multiplied-by-world-size",
     "The loss is multiplied by the world size, {world_size}, before anything is reduced.",
+    look="factors of the loss before backward",
     world_size=int,
 )
 LOSS_DIVIDED_BY_WORLD_SIZE = Kind(
     "loss-divided-by-world-size",
     "The loss is divided by the world size, {world_size}, before anything is reduced.",
+    look="factors of the loss before backward",
     world_size=int,
 )
 DIVIDED_IN_EVERY_BACKWARD = Kind(
@@ -47,6 +54,7 @@ SHARED_PART_REPLACES = Kind(
     "shared-part-replaces",
     "The part of layer {layer} replaces those of the other layers that share the parameter.",
     because="The parameter is shared by {layers}.",
+    look="the line that stores a shared parameter's gradient: add the parts",
     layer=str,
     layers=tuple[str, ...],
 )
@@ -60,6 +68,7 @@ SHARED_PART_NOT_REDUCED = Kind(
     "shared-part-not-reduced",
     "A shared parameter is reduced before the part of layer {layer} is added.",
     because="The parameter is shared by {layers}; that part is this rank's own.",
+    look="the hook of a shared parameter: it must reduce after the last of its uses",
     layer=str,
     layers=tuple[str, ...],
 )
@@ -80,6 +89,7 @@ RANK_SENDS_OTHER_PARAMETER = Kind(
 OTHER_PARAMETER_ADDED = Kind(
     "other-parameter-added",
     "The gradient of {parameter} is added to this one: parameters are confused.",
+    look="offsets or keys of parameters in the buffer",
     parameter=str,
 )
 RANK_SENDS_OTHER_PIECE = Kind(
@@ -89,16 +99,20 @@ RANK_SENDS_OTHER_PIECE = Kind(
     rank=int,
 )
 UNPACKED_IN_OTHER_ORDER = Kind(
-    "unpacked-in-other-order", "The flat buffer is packed in one order and unpacked in another."
+    "unpacked-in-other-order",
+    "The flat buffer is packed in one order and unpacked in another.",
+    look="the two loops over parameters that pack and unpack: the same list for both",
 )
 
 RANKS_WITHOUT_SAMPLES_LEFT_OUT = Kind(
     "ranks-without-samples-left-out",
     "Ranks without samples are left out of the mean; all ranks should count equally.",
+    look="the divisor: the world size, whatever the number of samples",
 )
 UNUSED_RANKS_LEFT_OUT = Kind(
     "unused-ranks-left-out",
     "{ranks:Rank #, whose gradient is zero here, is|Ranks #, whose gradients are zero here, are} left out of the mean.",
+    look="the divisor: the world size, and zeros for ranks without a gradient",
     ranks=tuple[int, ...],
 )
 REDUCED_ONLY_IF_ALL_USE = Kind(
@@ -130,15 +144,28 @@ ONE_RANKS_PART_ONLY = Kind(
     rank=int,
 )
 OTHER_RANKS_VALUE = Kind(
-    "other-ranks-value", "The value is rank {rank}'s own, not that of all ranks together.", rank=int
+    "other-ranks-value",
+    "The value is rank {rank}'s own, not that of all ranks together.",
+    look="the result of the reduction, which must replace the rank's own value",
+    rank=int,
 )
-EXTREME_NOT_MEAN = Kind("extreme-not-mean", "Each element is the {extreme} of all ranks', not their mean.", extreme=str)
-PRODUCT_NOT_MEAN = Kind("product-not-mean", "Each element is the product of all ranks', not their mean.")
+EXTREME_NOT_MEAN = Kind(
+    "extreme-not-mean",
+    "Each element is the {extreme} of all ranks', not their mean.",
+    look="the reduction operation that the all-reduce gets",
+    extreme=str,
+)
+PRODUCT_NOT_MEAN = Kind(
+    "product-not-mean",
+    "Each element is the product of all ranks', not their mean.",
+    look="the reduction operation that the all-reduce gets",
+)
 
 UNUSED_RANK_SENDS_OLD_MEAN = Kind(
     "unused-rank-sends-old-mean",
     "{ranks:Rank #, without a gradient, sends|Ranks #, without gradients, send} the mean that an earlier backward left.",
     because="A buffer is not cleared, or zero_grad does not reset it.",
+    look="the buffer of a parameter without gradient: zeros before the reduction",
     ranks=tuple[int, ...],
 )
 UNUSED_RANK_SENDS_OLD = Kind(
@@ -146,23 +173,31 @@ UNUSED_RANK_SENDS_OLD = Kind(
     "{ranks:Rank #, without a gradient, sends its gradient|Ranks #, without gradients, send their gradients} of "
     "{backwards} backwards earlier.",
     because="A buffer, or one of several in turn, is not cleared.",
+    look="the buffer of a parameter without gradient: zeros before the reduction",
     ranks=tuple[int, ...],
     backwards=int,
 )
 RANK_SENDS_OLD = Kind(
     "rank-sends-old",
     "{ranks:Rank # sends its gradient|Ranks # send their gradients} of an earlier backward: a buffer is not cleared.",
+    look="the buffer of the ranks named: cleared, or filled anew, before each reduction",
     ranks=tuple[int, ...],
 )
 STALE = Kind(
     "stale-gradient",
     "The gradient is that of the previous backward: reduced too early, or one step late.",
+    look="when the gradient is copied into the buffer, and when the result is copied back",
 )
-NOT_RESET = Kind("gradient-not-reset", "The gradient still contains the previous one: zero_grad does not reset it.")
+NOT_RESET = Kind(
+    "gradient-not-reset",
+    "The gradient still contains the previous one: zero_grad does not reset it.",
+    look="zero_grad: whether it reaches the memory that holds this gradient",
+)
 REDUCED_AGAIN = Kind(
     "reduced-again",
     "Gradients of earlier backwards, already reduced, are part of the last reduction again.",
     because="They count {times:g} times.",
+    look="the memory that is reduced: only what came since the last reduction",
     times=float,
 )
 SOME_RANKS_NOT_RESET = Kind(
@@ -172,20 +207,30 @@ SOME_RANKS_NOT_RESET = Kind(
     world_size=int,
 )
 LAST_MICRO_BATCH_ONLY = Kind(
-    "last-micro-batch-only", "Only the last micro-batch counts: gradients accumulated before it are lost."
+    "last-micro-batch-only",
+    "Only the last micro-batch counts: gradients accumulated before it are lost.",
+    look="the line that stores a micro-batch's gradient inside no_sync: add, do not assign",
 )
 FIRST_MICRO_BATCH_MISSING = Kind(
-    "first-micro-batch-missing", "The first micro-batch is missing: gradients accumulated before are lost."
+    "first-micro-batch-missing",
+    "The first micro-batch is missing: gradients accumulated before are lost.",
+    look="what happens to accumulated gradients at the first synchronised backward",
 )
 LAST_MICRO_BATCH_MISSING = Kind(
-    "last-micro-batch-missing", "The last micro-batch is missing: the gradient is read before it is added."
+    "last-micro-batch-missing",
+    "The last micro-batch is missing: the gradient is read before it is added.",
+    look="the hook: whether it runs before or after the gradient is accumulated",
 )
 DIVIDED_BY_MICRO_BATCHES = Kind(
-    "divided-by-micro-batches", "The gradient is divided by the number of micro-batches, {count}.", count=int
+    "divided-by-micro-batches",
+    "The gradient is divided by the number of micro-batches, {count}.",
+    look="divisions by the number of micro-batches: only the caller's loss may have one",
+    count=int,
 )
 ACCUMULATED_NOT_REDUCED = Kind(
     "accumulated-not-reduced",
     "Only the last micro-batch is reduced: gradients accumulated before it stay local.",
+    look="the memory that the last backward reduces: all that was accumulated, not its own gradient alone",
 )
 LAST_BACKWARD_NOT_REDUCED = Kind(
     "last-backward-not-reduced",
@@ -193,12 +238,20 @@ LAST_BACKWARD_NOT_REDUCED = Kind(
     look="a flag of no_sync that is read in the next backward, and marks of gradients that are reduced already",
 )
 SYNCHRONISED_INSIDE_NO_SYNC = Kind(
-    "synchronised-inside-no-sync", "The gradient is the mean over all ranks although no_sync is on."
+    "synchronised-inside-no-sync",
+    "The gradient is the mean over all ranks although no_sync is on.",
+    look="the condition on no_sync in the hook, or at the end of backward",
 )
 EQUAL_WEIGHTS_NOT_BY_SIZE = Kind(
-    "equal-weights-not-by-size", "Ranks weigh equally; they should be weighted by batch sizes."
+    "equal-weights-not-by-size",
+    "Ranks weigh equally; they should be weighted by batch sizes.",
+    look="the divisor: the number of samples of all ranks",
 )
-WEIGHTED_BY_SIZE = Kind("weighted-by-size", "Ranks are weighted by batch sizes; they should weigh equally.")
+WEIGHTED_BY_SIZE = Kind(
+    "weighted-by-size",
+    "Ranks are weighted by batch sizes; they should weigh equally.",
+    look="the divisor: the world size",
+)
 
 RELU_AT_ZERO = Kind("relu-at-zero", "relu has the derivative {slope:g} at 0 here; ModelSpec's has 0.", slope=float)
 REPEATED_ID_COUNTS_ONCE = Kind(
@@ -223,10 +276,20 @@ SHOULD_NOT_MOVE = Kind(
     "The parameter moved, although it was frozen or unused in every step since.",
 )
 
-LOSS_AVERAGED = Kind("loss-averaged", "The loss is the mean over all ranks; backward returns this rank's own.")
-LOSS_SUMMED = Kind("loss-summed", "The loss is the sum over all ranks; backward returns this rank's own.")
+LOSS_AVERAGED = Kind(
+    "loss-averaged",
+    "The loss is the mean over all ranks; backward returns this rank's own.",
+    look="backward's return value: the loss before any reduction",
+)
+LOSS_SUMMED = Kind(
+    "loss-summed",
+    "The loss is the sum over all ranks; backward returns this rank's own.",
+    look="backward's return value: the loss before any reduction",
+)
 LOSS_SUMMED_OVER_SAMPLES = Kind(
-    "loss-summed-over-samples", "The loss is the sum over the rank's samples, not their mean."
+    "loss-summed-over-samples",
+    "The loss is the sum over the rank's samples, not their mean.",
+    look="the reduction of the loss over the batch",
 )
 AT_OWN_INITIAL = Kind(
     "gradient-at-own-initial-values",
@@ -244,17 +307,20 @@ SUMMED_AT_OWN_INITIAL = Kind(
 LOSS_OF_OWN_INITIAL = Kind(
     "loss-of-own-initial-values",
     "The loss is that of this rank's own initial {values}: construction does not broadcast rank 0's.",
+    look="the broadcast in the construction: all parameters and buffers, from rank 0",
     values=str,
 )
 LOSS_OF_MEAN_INITIAL = Kind(
     "loss-of-averaged-initial-values",
     "Construction averages the ranks' initial {values}; it should broadcast rank 0's.",
+    look="the collective in the construction: a broadcast from rank 0",
     values=str,
 )
 LOSS_OF_UNLOADED = Kind(
     "loss-of-unloaded-values",
     "The loss is that of the new replica's initial {values}: load_state does not reach forward.",
     because="They are not loaded, or forward uses a copy that was made before.",
+    look="load_state(): it must write into the memory that forward reads",
     values=str,
 )
 PART_OF_LARGE_TENSOR_LOCAL = Kind(

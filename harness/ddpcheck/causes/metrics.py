@@ -4,7 +4,9 @@ from .cause import Kind
 
 METRIC_MISSING = Kind("metric-missing", "The metric's name is missing from the result.")
 CALLS_ACCUMULATED = Kind(
-    "metric-accumulates-calls", "The mean covers this call and earlier calls: sums are kept between calls."
+    "metric-accumulates-calls",
+    "The mean covers this call and earlier calls: sums are kept between calls.",
+    look="sums that are kept between calls: start each call from zero",
 )
 SUMS_REDUCED_AGAIN = Kind(
     "reduced-sums-kept",
@@ -14,6 +16,7 @@ METRIC_OF_EARLIER_CALL = Kind("metric-of-earlier-call", "The mean of an earlier 
 NONFINITE_OF_EMPTY_RANK = Kind(
     "nonfinite-of-empty-rank",
     "A rank without samples contributes its {value}: 0 times {value} is NaN.",
+    look="the part of a rank without samples: a sum of 0 and a count of 0",
     value=str,
 )
 EMPTY_RANK_NOT_AGGREGATED = Kind(
@@ -31,7 +34,9 @@ COUNTS_AVERAGED_AS_INTEGERS = Kind(
     "counts-averaged-as-integers", "The ranks' counts are averaged as integers, which cuts off the fraction."
 )
 ZERO_MEAN_IGNORED = Kind("zero-mean-ignored", "A local mean of 0 is treated as missing: its samples are left out.")
-COUNT_OVERFLOWS = Kind("count-overflows", "A count needs more than 32 bits and overflows in the reduction.")
+COUNT_OVERFLOWS = Kind(
+    "count-overflows", "A count needs more than 32 bits and overflows in the reduction.", look="the dtype of the count"
+)
 COUNT_WRAPS = Kind(
     "count-wraps",
     "A count of {count} overflows: it is kept in {bits} bits, or fewer.",
@@ -40,22 +45,43 @@ COUNT_WRAPS = Kind(
     count=int,
     bits=int,
 )
-MEAN_OF_RANK_MEANS = Kind("mean-of-rank-means", "The result is the mean of the ranks' means: counts are not used.")
+MEAN_OF_RANK_MEANS = Kind(
+    "mean-of-rank-means",
+    "The result is the mean of the ranks' means: counts are not used.",
+    look="the reduction: sums and counts, then one division",
+)
 EMPTY_RANK_GIVES_ZERO = Kind(
-    "empty-rank-gives-zero", "The result is the mean of the ranks' means, with 0 for a rank without samples."
+    "empty-rank-gives-zero",
+    "The result is the mean of the ranks' means, with 0 for a rank without samples.",
+    look="the reduction: sums and counts, then one division",
 )
-SUM_OF_RANK_MEANS = Kind("sum-of-rank-means", "The result is the sum of the ranks' means.")
+SUM_OF_RANK_MEANS = Kind(
+    "sum-of-rank-means",
+    "The result is the sum of the ranks' means.",
+    look="the division of the sum by the number of all samples",
+)
 METRIC_NOT_DIVIDED = Kind(
-    "metric-not-divided", "The result is the sum over all samples, not divided by the total count."
+    "metric-not-divided",
+    "The result is the sum over all samples, not divided by the total count.",
+    look="the division of the sum by the number of all samples",
 )
-METRIC_NOT_AGGREGATED = Kind("metric-not-aggregated", "The result is the rank's own mean: nothing is aggregated.")
+METRIC_NOT_AGGREGATED = Kind(
+    "metric-not-aggregated",
+    "The result is the rank's own mean: nothing is aggregated.",
+    look="whether the metric reaches a collective",
+)
 EMPTY_RANK_COUNTED = Kind("empty-rank-counted", "A rank without samples is counted as one sample with a mean of 0.")
 DIVIDED_BY_EARLIER_COUNT = Kind("divided-by-earlier-count", "The sum is divided by the count of an earlier call.")
 METRIC_TRUNCATED = Kind(
-    "metric-truncated", "The fraction is cut off: a metric given as an int is aggregated as an int."
+    "metric-truncated",
+    "The fraction is cut off: a metric given as an int is aggregated as an int.",
+    look="the dtype of the array that is reduced",
 )
 RANK_MISSING_FROM_METRIC = Kind(
-    "rank-missing-from-metric", "The result is the mean of the other ranks: rank {rank} is missing.", rank=int
+    "rank-missing-from-metric",
+    "The result is the mean of the other ranks: rank {rank} is missing.",
+    look="the ranks that take part in the reduction",
+    rank=int,
 )
 EQUAL_RANKS_COUNT_ONCE = Kind(
     "equal-ranks-count-once",
@@ -69,7 +95,9 @@ METRIC_ROUNDED = Kind(
     "The mean is rounded to {decimals} decimals: small values, such as a learning rate, are lost.",
     decimals=int,
 )
-METRIC_IN_HALF_PRECISION = Kind("metric-in-half-precision", "The mean has only half precision.")
+METRIC_IN_HALF_PRECISION = Kind(
+    "metric-in-half-precision", "The mean has only half precision.", look="the dtype of the array that is reduced"
+)
 METRIC_IMPRECISE = Kind(
     "metric-imprecise",
     "The mean is right except for rounding: the mean or a count has less than float32 precision.",
@@ -108,12 +136,20 @@ METRIC_DIVIDED_TWICE = Kind(
     world_size=int,
 )
 DIVIDED_BY_LARGEST_COUNT = Kind(
-    "divided-by-largest-count", "The sum is divided by the largest count of a rank, not by the total count."
+    "divided-by-largest-count",
+    "The sum is divided by the largest count of a rank, not by the total count.",
+    look="the reduction of the count: a sum",
 )
 DIVIDED_BY_OWN_COUNT = Kind(
-    "divided-by-own-count", "The sum is divided by the rank's own count, not by the total count."
+    "divided-by-own-count",
+    "The sum is divided by the rank's own count, not by the total count.",
+    look="the count that divides: reduced over ranks",
 )
-SUM_AND_COUNT_SWAPPED = Kind("sum-and-count-swapped", "The sum and the count are swapped.")
+SUM_AND_COUNT_SWAPPED = Kind(
+    "sum-and-count-swapped",
+    "The sum and the count are swapped.",
+    look="the order in which sum and count are packed and unpacked",
+)
 HALF_PRECISION_OVERFLOWS = Kind(
     "half-precision-overflows",
     "Sums or counts of up to {largest:g} are infinite in half precision, which ends at 65,504.",
@@ -124,6 +160,7 @@ METRICS_BY_POSITION = Kind(
     "metrics-by-position",
     "Metrics are matched by their position in each rank's mapping, not by their names.",
     because="Each rank fills its mapping in a different order.",
+    look="the order in which metrics are packed: sorted by name on every rank",
 )
 EARLIER_NAMES_RETURNED = Kind(
     "earlier-names-returned", "The result has names that were not passed, such as those of an earlier call."
@@ -168,17 +205,21 @@ EQUAL_METRICS_REDUCED_TOGETHER = Kind(
     "Metrics that are equal on a rank are treated as one, which is reduced once for each name.",
 )
 METRICS_MIXED_UP = Kind(
-    "metrics-mixed-up", "Values of different metrics are mixed: ranks pack them in different orders, such as a set's."
+    "metrics-mixed-up",
+    "Values of different metrics are mixed: ranks pack them in different orders, such as a set's.",
+    look="the order in which metrics are packed: sorted by name on every rank",
 )
 METRICS_WRITTEN_INTO_ARGUMENT = Kind(
     "metrics-written-into-argument",
     "The global means are written into the caller's mapping.",
     because="A caller that logs its local means afterwards logs the global ones.",
+    look="the mapping that is returned: a new one",
 )
 RESULT_MAPPING_REUSED = Kind(
     "result-mapping-reused",
     "The same mapping is returned by every call.",
     because="A caller that keeps a history then has only the last means.",
+    look="the mapping that is returned: a new one",
 )
 NUMBER_WITHOUT_SAMPLES = Kind(
     "number-without-samples",

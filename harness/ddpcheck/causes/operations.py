@@ -21,11 +21,13 @@ EMPTY_ARRAY = Kind(
     "empty-array-not-handled",
     "Arrays without elements are not handled.",
     because="The number of messages or rows cannot be computed from a size of zero.",
+    look="sizes of 0 in divisions, blocks and messages",
 )
 ZERO_DIMENSIONS = Kind(
     "scalar-array-not-handled",
     "Arrays without dimensions are not handled.",
     because="Such an array has no first dimension to cut or count; NumPy may make it one-dimensional.",
+    look="array.shape[0] and len(array), which arrays without dimensions do not have",
 )
 NEW_DTYPE = Kind(
     "dtype-not-handled",
@@ -37,6 +39,7 @@ FEW_SAMPLES = Kind(
     "few-samples-not-handled",
     "Fewer samples than ranks are not handled.",
     because='A sampler that refuses them on every rank promises few_samples="refused".',
+    look="divisions and slices that take one sample for each rank for granted",
 )
 NO_SAMPLES = Kind(
     "no-samples-not-handled", "Rank {rank} has no samples, and its forward or backward pass needs some.", rank=int
@@ -116,6 +119,7 @@ BLOCK_OF_RANK = Kind(
 NOT_CONVERTED_BACK = Kind(
     "result-not-converted-back",
     "The result is computed in {dtype}, and not converted back to {right_dtype}.",
+    look="the end of the call: .astype({right_dtype})",
     dtype=str,
     right_dtype=str,
 )
@@ -123,6 +127,7 @@ SHAPE_LOST = Kind(
     "shape-lost",
     "The result has all elements, but another shape: shape {shape} in place of {right_shape}.",
     because="The shape was lost in transit, or comes from another array.",
+    look="the end of the call: .reshape() to the argument's shape",
     shape=tuple[int, ...],
     right_shape=tuple[int, ...],
 )

@@ -12,6 +12,7 @@ GENERATOR_CHANGED = Kind(
 SETTING_CHANGED = Kind(
     "process-setting-changed",
     "A setting of the whole process is changed and not put back: {settings}.",
+    look="the line that sets it: restore the earlier value, or set nothing",
     settings=tuple[str, ...],
 )
 MAKING_SEEDS = Kind(
@@ -31,10 +32,12 @@ MAKING_SEEDS_RANKS_ALIKE = Kind(
 MEMORY_GROWS = Kind(
     "memory-grows",
     "Memory grows with every call: {held} are kept after their use.",
+    look="lists and caches that get an entry in every call",
     held=str,
 )
 RESOURCE_LEFT = Kind(
     "resource-left-by-each-call",
     "Every call leaves {resource} behind: a long run exhausts them.",
+    look="the end of each call: close what it opened",
     resource=str,
 )

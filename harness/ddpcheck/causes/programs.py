@@ -6,15 +6,18 @@ NO_GRADIENTS_ANYWHERE = Kind(
     "no-gradients-anywhere",
     "No parameter has a gradient on any rank: backward does not reach the parameters.",
     because="A copy of the module may be trained in place of the one that was handed over.",
+    look="the loss that backward starts from: whether its graph reaches the parameters",
 )
 GRADIENTS_TAKEN_BY = Kind(
     "gradients-taken-by",
     "Gradients are gone after {operations}, called between backward and this reading.",
+    look="{operations}: whether it clears or moves gradients",
     operations=tuple[str, ...],
 )
 CLIPPED_UNASKED = Kind(
     "clipped-unasked",
     "Gradients are clipped to the global norm {norm:.4g}, although no clipping was requested.",
+    look="calls of clip_grad_norm_, and default values of max_norm",
     norm=float,
 )
 USE_TOLD_BY_VALUE = Kind(
@@ -26,13 +29,17 @@ GRADIENT_DROPPED = Kind(
     "gradient-dropped",
     "The gradient is dropped, or never reaches this rank.",
     because="{users:Rank #|Ranks #} of {world_size} used the parameter.",
+    look="hooks and buffers between backward and gradients()",
     users=tuple[int, ...],
     world_size=int,
 )
-CHANGES_GRADIENTS = Kind("changes-gradients", "{operation} changes gradients.", operation=str)
+CHANGES_GRADIENTS = Kind(
+    "changes-gradients", "{operation} changes gradients.", look="writes to gradients in {operation}", operation=str
+)
 WINDOW_COUNTED = Kind(
     "no-sync-counted",
     "After {count:# local micro-batch|# local micro-batches} in a row, a backward inside no_sync synchronises.",
+    look="the counter of micro-batches: only the caller's no_sync decides",
     count=int,
 )
 NOT_REDUCED_AFTER_NO_SYNC = Kind(
@@ -40,7 +47,12 @@ NOT_REDUCED_AFTER_NO_SYNC = Kind(
     "After a backward inside no_sync, a synchronised backward does not reduce this gradient.",
     look="state that a backward inside no_sync changes, such as a bucket's count of gradients that are still to come",
 )
-WINDOW_ENDED_BY = Kind("no-sync-ended-by", "no_sync ends early, by {operations} inside it.", operations=tuple[str, ...])
+WINDOW_ENDED_BY = Kind(
+    "no-sync-ended-by",
+    "no_sync ends early, by {operations} inside it.",
+    look="what {operations} does to the flag of no_sync",
+    operations=tuple[str, ...],
+)
 LOUD_RANK = Kind(
     "loud-rank",
     "One rank's gradients are {times:.0f} x larger here: small or large parts may be dropped.",
@@ -75,6 +87,7 @@ COUNT_CUT_BY_LOADING = Kind(
 UNTIL_FROZEN = Kind(
     "until-layers-frozen",
     "{count:The first backward was|The first # backwards were} right, until layers were frozen or unfrozen.",
+    look="buckets and hooks, which must follow requires_grad",
     certainty="possible",
     count=int,
 )
@@ -83,6 +96,7 @@ WRONG_FORWARD_VALUES = Kind(
     "wrong-forward-values",
     "This rank uses wrong parameters or buffers, or leaves out some of its samples.",
     because="The value is computed before any reduction.",
+    look="the parameters and buffers that forward reads, and the slice of the batch",
     certainty="possible",
 )
 WRONG_PREDICTION_VALUES = Kind(
@@ -129,12 +143,14 @@ NORM_OF_SCALED = Kind(
 UPDATE_NOT_SHARED = Kind(
     "update-not-shared",
     "{ranks:Rank # updates|Ranks # update} the parameter; the update does not reach all ranks, or is not waited for.",
+    look="the broadcast or gather after the step, and its wait",
     ranks=tuple[int, ...],
 )
 OWN_VALUE_IN_UPDATE = Kind(
     "own-value-in-update",
     "The update uses a value that differs by rank, such as the local gradient.",
     because="The ranks have different values.",
+    look="the values that the step reads: gradients after the reduction",
 )
 ZEROS_FOR_UNUSED = Kind(
     "zeros-for-unused",
@@ -156,16 +172,26 @@ EVALUATION_CHANGES_GRADIENTS = Kind(
     "An earlier predict() may have left a mode or a value changed.",
     certainty="possible",
 )
-VIEW_OF_ARGUMENT = Kind("works-in-callers-arrays", "The replica works in the caller's arrays; it needs copies.")
+VIEW_OF_ARGUMENT = Kind(
+    "works-in-callers-arrays",
+    "The replica works in the caller's arrays; it needs copies.",
+    look="make_replica() and load_state(): copies of the given arrays",
+)
 CALLERS_MAPPING_CHANGED = Kind(
-    "callers-mapping-changed", "The call removes entries from the caller's mapping, or adds entries to it."
+    "callers-mapping-changed",
+    "The call removes entries from the caller's mapping, or adds entries to it.",
+    look="pop() and assignments on the caller's mapping: work on a copy",
 )
 STATE_IS_VIEW = Kind(
     "state-is-view",
     "The saved state is a view of the replica's memory: later training changes it.",
+    look="state(): copies of parameters and buffers",
 )
 CALL_CHANGES_BATCH = Kind(
-    "call-changes-batch", "{operation} works in place on the caller's batch; it needs a copy.", operation=str
+    "call-changes-batch",
+    "{operation} works in place on the caller's batch; it needs a copy.",
+    look="operators that work in place on the batch, such as += and normal_()",
+    operation=str,
 )
 EVALUATION_MOVES_STATISTICS = Kind(
     "evaluation-moves-statistics",

@@ -6,14 +6,20 @@ GLOBAL_GENERATOR_DECIDES = Kind(
     "global-generator-decides",
     "A generator of the process decides: ranks differ once one rank draws from it.",
     because="The generators are random, numpy.random and torch. This holds if all other checks of the same facet pass.",
+    look="calls of random, np.random or torch without a generator: use one of the stream's own",
     certainty="possible",
 )
 GENERATOR_USED_BY_OTHERS = Kind(
     "generator-used-by-others",
     "The numbers depend on earlier draws, or come from a generator that other code uses.",
+    look="calls of random, np.random or torch without a generator: use one of the stream's own",
 )
 
-SEED_IGNORED = Kind("seed-ignored", "The seed does not reach the generator.")
+SEED_IGNORED = Kind(
+    "seed-ignored",
+    "The seed does not reach the generator.",
+    look="the line that makes the generator: the seed must be its argument",
+)
 SET_EPOCH_IGNORED = Kind(
     "set-epoch-ignored",
     "set_epoch() has no effect: the epoch does not reach the generator.",
@@ -23,13 +29,19 @@ RANK_NOT_IN_SEED = Kind(
     "rank-not-in-seed",
     "The rank is not in the seed: all ranks draw the same numbers.",
     because="Ranks that are forked with one random state draw the same numbers, too.",
+    look="the seed of the rank's stream: mix in the rank, as numpy.random.SeedSequence([seed, rank]) does",
 )
 SEED_0_IS_NONE = Kind(
     "seed-0-taken-for-none",
     "A seed of 0 is treated as no seed.",
     look='conditions such as "if seed:" and "seed or default"',
 )
-LARGE_SEED_IGNORED = Kind("large-seed-ignored", "A seed as large as {seed} does not reach the generator.", seed=int)
+LARGE_SEED_IGNORED = Kind(
+    "large-seed-ignored",
+    "A seed as large as {seed} does not reach the generator.",
+    look="the dtype of the seed on its way to the generator",
+    seed=int,
+)
 TRUNCATED = Kind(
     "seed-or-epoch-truncated",
     "The {part} is truncated or rounded: {first} and {second} are treated as equal.",
@@ -54,6 +66,7 @@ RUN_IN_SEED = Kind(
     "run-in-seed",
     "The seed depends on the run: on time, process or host.",
     because="No run can be repeated. A run that resumes repeats some samples and leaves others out.",
+    look="the seed: time.time(), os.getpid() and hash() differ from run to run",
 )
 FIRST_EPOCH_NOT_0 = Kind(
     "first-epoch-not-0",
@@ -62,6 +75,7 @@ FIRST_EPOCH_NOT_0 = Kind(
 RESTART_MISSING = Kind(
     "set-epoch-does-not-restart",
     "set_epoch() does not restart the stream: a resumed run draws other numbers.",
+    look="set_epoch(): a new generator from seed, epoch and rank",
 )
 SAME_EPOCH_NOT_RESTARTED = Kind(
     "same-epoch-not-restarted",
@@ -89,7 +103,11 @@ COMMON_TAKEN_BY_RANK = Kind(
     rank=int,
     count=int,
 )
-RANK_IN_COMMON_SEED = Kind("rank-in-common-seed", "The rank or the time is in the seed of the common stream.")
+RANK_IN_COMMON_SEED = Kind(
+    "rank-in-common-seed",
+    "The rank or the time is in the seed of the common stream.",
+    look="the seed of the common stream: seed and epoch only",
+)
 COMMON_IS_ONE_RANKS = Kind(
     "common-numbers-of-one-rank",
     "The common numbers are one rank's own: masks and structure depend on each other.",
@@ -117,6 +135,7 @@ STREAMS_OVERLAP = Kind(
     "streams-overlap",
     "Streams are parts of one sequence, and start too close to each other.",
     because="The {part} decides where a stream starts.",
+    look="the distance between streams: independent seeds, as numpy.random.SeedSequence gives",
     part=str,
 )
 STREAMS_DEPEND = Kind(
@@ -161,6 +180,7 @@ CALL_RESTARTS = Kind(
     "every-call-restarts-the-stream",
     "Every call restarts the stream: all layers and steps get the same mask.",
     because="A stream that repeats after this many numbers looks the same.",
+    look="where the generator is made: once for each epoch, not in each call",
 )
 FEW_NUMBERS = Kind(
     "few-different-numbers",

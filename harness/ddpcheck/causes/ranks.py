@@ -6,6 +6,7 @@ RANK_RAISED = Kind(
     "rank-raised",
     "A rank raised {error}.",
     because="The error was raised at {at}.",
+    look="the last line of the stack that is in your code",
     certainty="certain",
     error=str,
     at=str,
@@ -58,6 +59,7 @@ RIGHT_WHEN_REPEATED = Kind(
     "right-when-repeated",
     "The same Job is right when it runs again: the failure depends on timing or on earlier calls.",
     because="Shared memory may be read too early, or be overwritten too early.",
+    look="waits for asynchronous work, and state that an earlier call leaves",
     certainty="possible",
 )
 WAITS_FOR_A_PROGRAM = Kind(
@@ -83,6 +85,7 @@ CLOSE_WAITS = Kind(
     "close-waits",
     "close() waits for something that never comes.",
     because="close() must end by itself, whether other ranks have closed or not.",
+    look="threads and connections that close() waits for",
 )
 LOCAL_OPERATION_DOES_NOT_END = Kind(
     "local-operation-does-not-end",
@@ -93,6 +96,7 @@ LOCAL_OPERATION_DOES_NOT_END = Kind(
 WAITS_WITHOUT_PEERS = Kind(
     "waits-without-peers",
     "A world of one rank hangs: it waits for itself, for its own lock, or loops.",
+    look="the case of one rank: no neighbour to send to or to receive from",
 )
 GROUP_WAITS_WITHOUT_PEERS = Kind(
     "group-waits-without-peers",
@@ -102,6 +106,7 @@ SENT_MESSAGE_LOST = Kind(
     "sent-message-lost",
     "{ranks:The message of rank # was|The messages of ranks # were} lost.",
     because="A message that arrives before its receiver waits is dropped, or another receiver takes it.",
+    look="the address, tag and connection of the message",
     ranks=tuple[int, ...],
 )
 BROADCAST_NOT_FORWARDED = Kind(
@@ -136,4 +141,5 @@ WAITS_FOR_A_THREAD = Kind(
     "waits-for-a-thread",
     "Every rank waits for one of its own threads, which does not run.",
     because="A thread that a parent started before it forked does not exist in the ranks.",
+    look="the stack of that thread, and locks or queues that it needs",
 )

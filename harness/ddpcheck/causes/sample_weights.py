@@ -3,15 +3,21 @@
 from .cause import Kind
 
 WEIGHTS_IGNORED = Kind(
-    "sample-weights-ignored", "The samples' weights are ignored: all samples count the same, masked ones too."
+    "sample-weights-ignored",
+    "The samples' weights are ignored: all samples count the same, masked ones too.",
+    look="the loss: sum(weight * loss) / sum(weight)",
 )
 WEIGHTS_AS_MASK = Kind("sample-weights-as-mask", "Every weight that is not 0 counts as 1, as in a mask.")
 WEIGHTS_OF_RANK_0 = Kind("sample-weights-of-rank-0", "The weights of rank 0 are used on every rank.")
 DIVIDED_BY_SAMPLES = Kind(
-    "divided-by-samples", "The loss is divided by the number of samples, not by the sum of their weights."
+    "divided-by-samples",
+    "The loss is divided by the number of samples, not by the sum of their weights.",
+    look="the divisor of the loss: the sum of the weights",
 )
 WEIGHTED_SUM_NOT_DIVIDED = Kind(
-    "weighted-sum-not-divided", "Weighted losses are summed and not divided by the sum of the weights."
+    "weighted-sum-not-divided",
+    "Weighted losses are summed and not divided by the sum of the weights.",
+    look="the divisor of the loss: the sum of the weights",
 )
 DIVIDED_BY_ALL_WEIGHTS = Kind(
     "divided-by-all-weights",
@@ -21,6 +27,7 @@ DIVIDED_BY_ALL_WEIGHTS = Kind(
 WEIGHTLESS_RANK_IS_NAN = Kind(
     "weightless-rank-is-nan",
     "Rank {rank}, whose samples have no weight, adds NaN: 0 divided by 0.",
+    look="the division by the sum of weights on a rank where it is 0",
     rank=int,
 )
 WEIGHTLESS_RANK_LOSES = Kind(
@@ -61,7 +68,9 @@ WEIGHT_SUM_PLUS = Kind(
 )
 RANKS_BY_WEIGHT = Kind("ranks-counted-by-weight", "Ranks count by their sums of weights; they should count equally.")
 SUMMED_OVER_SAMPLES = Kind(
-    "summed-over-samples", "The loss is summed over samples and averaged over ranks, not divided by the weights."
+    "summed-over-samples",
+    "The loss is summed over samples and averaged over ranks, not divided by the weights.",
+    look="the reduction of the loss over the batch",
 )
 SUMMED_OVER_SAMPLES_AND_RANKS = Kind(
     "summed-over-samples-and-ranks", "The loss is summed over samples and ranks, not divided by the weights."

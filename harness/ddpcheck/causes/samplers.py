@@ -3,20 +3,37 @@
 from .cause import Kind
 
 WHOLE_DATA_SET = Kind(
-    "whole-data-set-on-rank", "Rank {rank} reads the whole data set: samples are not sharded.", rank=int
+    "whole-data-set-on-rank",
+    "Rank {rank} reads the whole data set: samples are not sharded.",
+    look="the slice of the order that a rank takes: order[rank::world_size]",
+    rank=int,
 )
-SHARDED_TWICE = Kind("sharded-twice", "Each rank's share is sharded a second time.")
+SHARDED_TWICE = Kind(
+    "sharded-twice",
+    "Each rank's share is sharded a second time.",
+    look="what the loader and the data set do with the rank: only one of them may share out samples",
+)
 SAME_SHARE = Kind(
     "same-share-on-every-rank",
     "Every rank takes the same share: the rank is ignored, or read too early.",
     look="the place where the sampler gets its rank",
 )
-READING_EMPTY = Kind("second-reading-empty", "A second reading yields no samples: the iterator is exhausted.")
+READING_EMPTY = Kind(
+    "second-reading-empty",
+    "A second reading yields no samples: the iterator is exhausted.",
+    look="__iter__(): it must make a new iterator on each call",
+)
 RANKS_DISAGREE = Kind(
     "ranks-disagree-on-order",
     "The ranks disagree on the order: each shuffles with its own seed or generator.",
+    look="the seed of the shuffle: seed and epoch only, without the rank",
 )
-DRAWN_WITH_REPLACEMENT = Kind("drawn-with-replacement", "Samples are drawn with replacement.", certainty="possible")
+DRAWN_WITH_REPLACEMENT = Kind(
+    "drawn-with-replacement",
+    "Samples are drawn with replacement.",
+    look="how the order is drawn: a permutation, not random indices",
+    certainty="possible",
+)
 REPEATED_ON_RANK = Kind(
     "samples-repeated-on-rank",
     "Rank {rank} reads some samples twice and skips others.",
@@ -26,11 +43,13 @@ REPEATED_ON_RANK = Kind(
 RANK_STAYS_IN_EPOCH = Kind(
     "rank-stays-in-epoch",
     "set_epoch() has no effect on {ranks:rank #, which stays|ranks #, which stay} in an earlier epoch.",
+    look="conditions on the rank in set_epoch()",
     ranks=tuple[int, ...],
 )
 INDICES_NARROWED = Kind(
     "indices-narrowed",
     "The {place} holds indices of {bits} bits: larger ones do not fit.",
+    look="the dtype of indices",
     place=str,
     bits=int,
 )
@@ -38,16 +57,22 @@ INDICES_NARROWED = Kind(
 DIVISIBLE_PADDED = Kind(
     "divisible-length-padded",
     "One more round is padded, although the world size divides the length.",
+    look="the rounding of the length: -(-length // world_size), not length // world_size + 1",
 )
 ORDER_COMES_TWICE = Kind(
     "order-comes-twice",
     "A length that divides evenly is padded, too: the whole order comes twice.",
     look="slices such as order[-padding:], which are the whole order if padding is 0",
 )
-DIVISIBLE_CUT = Kind("divisible-length-cut", "One round is cut, although the world size divides the length.")
+DIVISIBLE_CUT = Kind(
+    "divisible-length-cut",
+    "One round is cut, although the world size divides the length.",
+    look="the rounding of the length: length // world_size",
+)
 PADDING_TAKEN_ONCE = Kind(
     "padding-taken-once",
     "Padding repeats the order only once: with few samples it must repeat several times.",
+    look="the padding: as many copies of the order as it needs",
 )
 PADDED_TOO_MUCH = Kind(
     "padded-too-much",
@@ -58,13 +83,19 @@ PADDED_TOO_MUCH = Kind(
 NOT_PADDED = Kind(
     "not-padded",
     "Nothing is padded: ranks run out of samples at different times, or lose the tail.",
+    look="the padding of the order to a multiple of the world size",
 )
 NOT_CUT = Kind(
     "tail-not-cut",
     "The tail is not cut: ranks get shares of different lengths.",
     because="Ranks with more samples wait for the others at the end.",
+    look="the cut of the order to a multiple of the world size",
 )
-PADDED_NOT_CUT = Kind("tail-padded-not-cut", "The tail is padded, not cut: the length is rounded up.")
+PADDED_NOT_CUT = Kind(
+    "tail-padded-not-cut",
+    "The tail is padded, not cut: the length is rounded up.",
+    look="the branch for drop_last=True",
+)
 REMAINDER_PADDED = Kind("remainder-padded", "The shares are padded to equal lengths, against the remainder rule.")
 STARVED_RANKS_FILLED = Kind(
     "starved-ranks-filled",
@@ -78,12 +109,16 @@ REMAINDER_ON_ONE_RANK = Kind(
     "Shares are rounded up or down, and one rank alone gets the rest.",
 )
 TAIL_LOST = Kind(
-    "tail-lost", "{count:The last sample of the order goes|The last # samples of the order go} to no rank.", count=int
+    "tail-lost",
+    "{count:The last sample of the order goes|The last # samples of the order go} to no rank.",
+    look="the slice of each rank, and the rounding of the number of samples",
+    count=int,
 )
 HEAD_CUT = Kind("head-cut", "The first samples are dropped, not the last.")
 CUT_BEFORE_SHUFFLE = Kind(
     "cut-before-shuffle",
     "The tail is cut before the shuffle: its samples are never seen.",
+    look="the order of steps: shuffle first, then cut",
 )
 
 LENGTH_CHANGES = Kind(
@@ -94,6 +129,7 @@ LENGTH_APART = Kind(
     "length-computed-apart",
     "len() is computed separately from the order, and differs from its length.",
     because="A loop that trusts len() stops early, or waits for other ranks.",
+    look="len(): the length of the rank's share, from the same rule as the order",
 )
 LENGTH_LATE = Kind(
     "length-known-late",
@@ -104,6 +140,7 @@ LENGTH_LATE = Kind(
 EPOCH_TIMES_SEED = Kind(
     "epoch-times-seed",
     "With a seed of 0 set_epoch() has no effect: epoch and seed are multiplied.",
+    look="how seed and epoch are combined: a sequence, such as numpy.random.default_rng([seed, epoch])",
 )
 EPOCH_0_IS_NONE = Kind(
     "epoch-0-taken-for-none",
@@ -121,6 +158,7 @@ EPOCH_NOT_SHUFFLED = Kind(
 SHUFFLED_WITHIN_SHARES = Kind(
     "shuffled-within-shares",
     "Samples are dealt to ranks first, and only shuffled within each share.",
+    look="the order of steps: shuffle first, then share out",
 )
 ONE_ORDER_MOVED = Kind(
     "one-order-for-all-epochs",
@@ -131,8 +169,16 @@ NATURAL_ORDER_MOVED = Kind(
     "The natural order is only reversed, or starts at a random sample.",
 )
 NATURAL_ORDER_REVERSED = Kind("natural-order-reversed", "The natural order is reversed.")
-SHUFFLE_IGNORED = Kind("shuffle-ignored", "shuffle=True has no effect: the order is the natural one.")
-SHUFFLED_UNASKED = Kind("shuffled-unasked", "shuffle=False has no effect: the order is a random one.")
+SHUFFLE_IGNORED = Kind(
+    "shuffle-ignored",
+    "shuffle=True has no effect: the order is the natural one.",
+    look="the way of shuffle= to the code that makes the order",
+)
+SHUFFLED_UNASKED = Kind(
+    "shuffled-unasked",
+    "shuffle=False has no effect: the order is a random one.",
+    look="the way of shuffle= to the code that makes the order",
+)
 UNSHUFFLED_ORDER_CHANGES = Kind(
     "unshuffled-order-changes",
     "The order depends on the epoch, although shuffle=False.",
@@ -162,6 +208,7 @@ ENDS_NOT_SHUFFLED = Kind(
 ORDER_DEPENDS_ON_READINGS = Kind(
     "order-depends-on-readings",
     "The order depends on earlier readings, or on a generator that other code uses.",
+    look="the generator: made anew from seed and epoch for each reading",
 )
 SAMPLERS_SHARE_STATE = Kind(
     "samplers-share-state",
@@ -191,6 +238,7 @@ SET_EPOCH_DROPS_POSITION = Kind(
 POSITION_NOT_RESTORED = Kind(
     "position-not-restored",
     "The resumed epoch starts at its first sample: the position is not saved, or not used.",
+    look="the position in state() and load_state()",
 )
 LOADED_POSITION_NOT_SAVED = Kind(
     "loaded-position-not-saved",
@@ -239,10 +287,12 @@ NOTHING_LEFT = Kind(
 REST_RESHUFFLED = Kind(
     "rest-reshuffled",
     "The remaining samples come in another order: they are shuffled anew.",
+    look="the order after loading: that of the whole epoch, from the saved position on",
 )
 REST_OF_EPOCH = Kind(
     "rest-of-another-epoch",
     "The remaining samples belong to epoch {epoch}: the state lacks the epoch, or the epoch is reset.",
+    look="the epoch in state() and load_state()",
     epoch=int,
 )
 REST_PADDED = Kind(
@@ -251,11 +301,17 @@ REST_PADDED = Kind(
 RESUMED_ORDER_DIFFERS = Kind(
     "resumed-order-differs",
     "The order is another one: epoch, seed or generator are not those of the state.",
+    look="epoch, seed and generator in state() and load_state()",
 )
-LOADED_POSITION_STAYS = Kind("loaded-position-stays", "The loaded position also applies to the epochs after it.")
+LOADED_POSITION_STAYS = Kind(
+    "loaded-position-stays",
+    "The loaded position also applies to the epochs after it.",
+    look="the end of the resumed epoch: the position goes back to 0",
+)
 LOADED_LENGTH_STAYS = Kind(
     "loaded-length-stays",
     "In later epochs, len() is still the rest of the resumed epoch.",
+    look="the end of the resumed epoch: the position goes back to 0",
 )
 SET_EPOCH_LOST_AFTER_LOAD = Kind(
     "set-epoch-lost-after-load",
@@ -276,4 +332,5 @@ STATE_IS_ALIAS = Kind(
     "sampler-state-is-no-copy",
     "state() returns the sampler's own mapping, not a copy.",
     because="A checkpoint that is written or loaded later holds another position.",
+    look="the mapping that state() returns: a new one",
 )

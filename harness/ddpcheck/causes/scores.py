@@ -34,10 +34,16 @@ EXP_OVERFLOWS = Kind(
 )
 LOSS_CUT_OFF = Kind("loss-cut-off", "Large losses, or large perplexities, are cut off.")
 SCORE_ACCUMULATES_CALLS = Kind(
-    "score-accumulates-calls", "The score covers this call's samples and earlier ones: sums are kept."
+    "score-accumulates-calls",
+    "The score covers this call's samples and earlier ones: sums are kept.",
+    look="sums that are kept between calls: start each call from zero",
 )
 SCORE_OF_EARLIER_CALL = Kind("score-of-earlier-call", "The score of an earlier call is returned again.")
-PADDING_COUNTED = Kind("padding-counted", "Padding rows, whose index is -1, count as samples.")
+PADDING_COUNTED = Kind(
+    "padding-counted",
+    "Padding rows, whose index is -1, count as samples.",
+    look="rows with the index -1: left out before the score",
+)
 PADDING_CUT_AT_END = Kind(
     "padding-cut-at-end", "One row per padding row is dropped at the end, wherever the padding is."
 )
@@ -47,43 +53,72 @@ PADDING_COUNTED_BUT_ON_RANK = Kind(
     rank=int,
 )
 PADDING_COUNTED_ONCE = Kind("padding-counted-once", "All padding rows together count as one sample.")
-DUPLICATES_COUNTED = Kind("duplicates-counted", "A duplicate sample, such as sampler padding, counts twice.")
+DUPLICATES_COUNTED = Kind(
+    "duplicates-counted",
+    "A duplicate sample, such as sampler padding, counts twice.",
+    look="the indices of samples: each counts once over all ranks",
+)
 DUPLICATES_CUT_AT_END = Kind(
     "duplicates-cut-at-end", "One row per duplicate is dropped at the end, although some duplicates are elsewhere."
 )
 DUPLICATES_BETWEEN_RANKS_COUNTED = Kind(
     "duplicates-between-ranks-counted",
     "A sample that several ranks hold counts on each: only duplicates within a rank are found.",
+    look="where duplicates are dropped: after the ranks' samples are gathered",
 )
 THIRD_COPY_COUNTED = Kind("third-copy-counted", "Of three copies of a sample, one row is left out and two count.")
 DUPLICATES_LEFT_OUT = Kind("duplicates-left-out", "A duplicate sample does not count at all.")
 INDICES_CONFUSED = Kind(
     "indices-confused",
     "{dtype} cannot hold the indices: different samples are confused, or treated as padding.",
+    look="the dtype of gathered indices",
     dtype=str,
 )
 LABELS_WRAP = Kind(
-    "labels-wrap", "Labels above {largest} wrap around: they are sent as {dtype}.", largest=int, dtype=str
+    "labels-wrap",
+    "Labels above {largest} wrap around: they are sent as {dtype}.",
+    look="the dtype of gathered labels",
+    largest=int,
+    dtype=str,
 )
 MEAN_OF_RANK_SCORES = Kind(
-    "mean-of-rank-scores", "The result is the mean of the ranks' scores, not the score of all samples."
+    "mean-of-rank-scores",
+    "The result is the mean of the ranks' scores, not the score of all samples.",
+    look="what is reduced: counts, or outputs and targets, then one score of all samples",
 )
 MEAN_OF_RANK_SCORES_WITH_ZEROS = Kind(
-    "mean-of-rank-scores-with-zeros", "The result is the mean of the ranks' scores, with 0 for a rank without a score."
+    "mean-of-rank-scores-with-zeros",
+    "The result is the mean of the ranks' scores, with 0 for a rank without a score.",
+    look="what is reduced: counts, or outputs and targets, then one score of all samples",
 )
 WEIGHTED_MEAN_OF_RANK_SCORES = Kind(
     "weighted-mean-of-rank-scores",
     "The result is the ranks' scores averaged by counts, but {score} is not a mean.",
+    look="what is reduced: counts, or outputs and targets, then one score of all samples",
     score=str,
 )
-SUM_OF_RANK_SCORES = Kind("sum-of-rank-scores", "The result is the sum of the ranks' scores.")
-SCORE_NOT_COMBINED = Kind("score-not-combined", "The result is the rank's own score: nothing is combined.")
-SCORE_OF_ONE_RANK = Kind("score-of-one-rank", "The result is the score of rank {rank} alone.", rank=int)
+SUM_OF_RANK_SCORES = Kind(
+    "sum-of-rank-scores",
+    "The result is the sum of the ranks' scores.",
+    look="what is reduced: counts, or outputs and targets, then one score of all samples",
+)
+SCORE_NOT_COMBINED = Kind(
+    "score-not-combined",
+    "The result is the rank's own score: nothing is combined.",
+    look="whether the score reaches a collective",
+)
+SCORE_OF_ONE_RANK = Kind(
+    "score-of-one-rank",
+    "The result is the score of rank {rank} alone.",
+    look="the collective: a reduction or a gather, not a broadcast",
+    rank=int,
+)
 RANK_MISSING_FROM_SCORE = Kind("rank-missing-from-score", "The samples of rank {rank} are missing.", rank=int)
 END_SAMPLE_LEFT_OUT = Kind("end-sample-left-out", "The {place} sample of every rank is left out.", place=str)
 FEWEST_SAMPLES_COUNT = Kind(
     "fewest-samples-count",
     "Only {number} samples of each rank count: as many as the smallest rank has.",
+    look="the gather of shares of different lengths: pad, and cut each by its own length",
     number=int,
 )
 SAMPLES_LIMITED = Kind("samples-limited", "Only {number} samples of each rank count.", number=int)
@@ -94,6 +129,7 @@ GATHERED_ROWS_CUT_WRONG = Kind(
     "gathered-rows-cut-wrong",
     "The gathered samples are cut at wrong places.",
     because="A rank's samples begin after the sum of the counts of the ranks before it.",
+    look="the lengths by which gathered samples are cut: those of each rank",
 )
 COUNT_IN_HALF_PRECISION = Kind(
     "count-in-half-precision", "The number of samples needs more digits than half precision has."
@@ -105,8 +141,16 @@ EMPTY_RANK_COUNTED_IN_SCORE = Kind("empty-rank-counted-in-score", "A rank withou
 SCORE_MEANS_WITH_ZEROS = Kind(
     "score-means-with-zeros", "The ranks' means have equal weight, and a rank without samples gives 0."
 )
-SCORE_NOT_DIVIDED = Kind("score-not-divided", "The sum is not divided by the number of all samples.")
-SCORE_DIVIDED_TWICE = Kind("score-divided-twice", "The score is divided by the number of ranks again.")
+SCORE_NOT_DIVIDED = Kind(
+    "score-not-divided",
+    "The sum is not divided by the number of all samples.",
+    look="the division by the number of all samples",
+)
+SCORE_DIVIDED_TWICE = Kind(
+    "score-divided-twice",
+    "The score is divided by the number of ranks again.",
+    look="the division by the number of ranks",
+)
 
 CLASSES_WEIGH_EQUALLY = Kind(
     "classes-weigh-equally", "Every class has equal weight: it is the mean of the classes' accuracies."
@@ -130,7 +174,11 @@ UNPREDICTED_CLASS_LEFT_OUT = Kind("unpredicted-class-left-out", "A class that is
 CLASS_MISSING_ON_RANK_LEFT_OUT = Kind(
     "class-missing-on-rank-left-out", "Classes that some rank does not have are left out."
 )
-F1_MEAN_OF_RANKS = Kind("f1-mean-of-ranks", "The F1 of a class is the mean over ranks; counts have to be summed first.")
+F1_MEAN_OF_RANKS = Kind(
+    "f1-mean-of-ranks",
+    "The F1 of a class is the mean over ranks; counts have to be summed first.",
+    look="what is reduced: true positives, and counts of predictions and labels",
+)
 F1_MEAN_OF_RANKS_WITH_ZEROS = Kind(
     "f1-mean-of-ranks-with-zeros", "The F1 of a class is the mean over ranks, 0 where a rank lacks the class."
 )
@@ -151,7 +199,9 @@ PROBABILITIES_BY_RANK = Kind(
     because="The rank's own batch decides whether its outputs are probabilities.",
 )
 PAIRS_WITHIN_RANKS = Kind(
-    "pairs-within-ranks", "Samples of different ranks are not compared: only pairs within ranks count."
+    "pairs-within-ranks",
+    "Samples of different ranks are not compared: only pairs within ranks count.",
+    look="outputs and labels: gathered from all ranks before pairs are compared",
 )
 ROOT_NOT_TAKEN = Kind("root-not-taken", "The square root is missing: the score is the mean square.")
 ABSOLUTE_DIFFERENCES = Kind("absolute-differences", "The score is the mean of absolute differences, not of squares.")
@@ -160,13 +210,23 @@ DIVIDED_BY_SAMPLES_ONLY = Kind(
 )
 ROOT_OF_EACH_OUTPUT = Kind("root-of-each-output", "The square root is taken per output, before the mean.")
 OUTPUTS_BROADCAST = Kind(
-    "outputs-broadcast", "Each output is compared with all targets: a column minus a row broadcasts to a matrix."
+    "outputs-broadcast",
+    "Each output is compared with all targets: a column minus a row broadcasts to a matrix.",
+    look="the shapes of outputs and targets before they are subtracted",
 )
 EXP_NOT_TAKEN = Kind("exp-not-taken", "exp() is not taken: it is the mean cross entropy.")
 EXP_OF_EACH_SAMPLE = Kind("exp-of-each-sample", "exp() is taken of each sample's cross entropy, before the mean.")
-BITS_FOR_NATS = Kind("bits-for-nats", "Natural logarithms are used as exponents of 2: bits and nats are mixed up.")
+BITS_FOR_NATS = Kind(
+    "bits-for-nats",
+    "Natural logarithms are used as exponents of 2: bits and nats are mixed up.",
+    look="the base of logarithm and power: one for both",
+)
 
-FILL_COUNTED = Kind("fill-counted", "Zeros that fill up the blocks of smaller ranks count as samples.")
+FILL_COUNTED = Kind(
+    "fill-counted",
+    "Zeros that fill up the blocks of smaller ranks count as samples.",
+    look="the zeros that pad a gather: cut each rank's block by its length",
+)
 SAMPLE_0_FROM_FILL = Kind(
     "sample-0-from-fill",
     "Sample 0 is read from zeros that fill up a block: their index is 0 as well.",
@@ -189,6 +249,7 @@ SCORE_CHANGES_ARGUMENT = Kind(
     "score-changes-argument",
     "Outputs, targets or indices are changed in place.",
     because="A caller that logs them afterwards logs changed values.",
+    look="operators that work in place on outputs, targets or indices",
 )
 NAN_OF_SAMPLE_LOST = Kind(
     "nan-of-sample-lost",

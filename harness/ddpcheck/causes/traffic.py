@@ -4,16 +4,32 @@ from .cause import Kind
 from .values import EVERY_HANDLE
 
 EVERYTHING_THROUGH_ONE_RANK = Kind(
-    "everything-through-one-rank", "All data pass through one rank, which sends the whole result to each other rank."
+    "everything-through-one-rank",
+    "All data pass through one rank, which sends the whole result to each other rank.",
+    look="the algorithm: a ring, or reduce-scatter and all-gather, for large arrays",
 )
-SENT_TWICE = Kind("sent-twice", "Everything is sent twice, or in a dtype twice as wide.")
-RING_SENDS_WHOLE = Kind("ring-sends-whole-array", "Every step of the ring sends the whole array, not its share.")
-WHOLE_ARRAY_TO_ALL = Kind("whole-array-to-all", "Every rank sends its whole array to every other one.")
+SENT_TWICE = Kind(
+    "sent-twice",
+    "Everything is sent twice, or in a dtype twice as wide.",
+    look="the number of collectives for each gradient, and the dtype in which it is sent",
+)
+RING_SENDS_WHOLE = Kind(
+    "ring-sends-whole-array",
+    "Every step of the ring sends the whole array, not its share.",
+    look="the ring: world_size blocks, one of them in each step",
+)
+WHOLE_ARRAY_TO_ALL = Kind(
+    "whole-array-to-all",
+    "Every rank sends its whole array to every other one.",
+    look="the algorithm: a ring, or reduce-scatter and all-gather, for large arrays",
+)
 MORE_THAN_LEAST = Kind(
     "more-than-least", "The ranks send {times:.3g} x the least number of bytes.", certainty="possible", times=float
 )
 REDUCED_INSIDE_NO_SYNC = Kind(
-    "reduced-inside-no-sync", "Gradients are reduced inside no_sync as well, and the result is thrown away."
+    "reduced-inside-no-sync",
+    "Gradients are reduced inside no_sync as well, and the result is thrown away.",
+    look="the condition on no_sync: before the collective, not after it",
 )
 SENDS_INSIDE_NO_SYNC = Kind(
     "sends-inside-no-sync",
@@ -32,9 +48,17 @@ REDUCED_IN_STEP = Kind(
     because="No rank sends a byte in the backward, and all ranks do in the step after it.",
     look="the end of backward(), at which gradients must be synchronised",
 )
-NOT_COUNTED = Kind("sending-not-counted", "counts() does not count this way of sending.")
+NOT_COUNTED = Kind(
+    "sending-not-counted",
+    "counts() does not count this way of sending.",
+    look="the code that sends: count bytes at the one place through which all sending goes",
+)
 PARTLY_COUNTED = Kind("sending-partly-counted", "counts() leaves out part of the bytes.")
-CALL_NOT_COUNTED = Kind("call-not-counted", "counts() does not count this kind of call.")
+CALL_NOT_COUNTED = Kind(
+    "call-not-counted",
+    "counts() does not count this kind of call.",
+    look="the code that sends: count bytes at the one place through which all sending goes",
+)
 MESSAGES_NOT_COUNTED = Kind("messages-not-counted", "counts() does not count the messages of this way of sending.")
 COUNTS_OWN_SENDS = Kind(
     "counts-from-nonzero", "counts() does not start at zero, or includes messages from a rank to itself."

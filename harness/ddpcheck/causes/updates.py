@@ -2,7 +2,11 @@
 
 from .cause import Kind
 
-NOT_UPDATED = Kind("not-updated", "The parameter is not updated: the step skips it, or works on a copy.")
+NOT_UPDATED = Kind(
+    "not-updated",
+    "The parameter is not updated: the step skips it, or works on a copy.",
+    look="the list of parameters that the optimizer has, and the memory that it writes to",
+)
 REPLACED_PARAMETERS_HELD = Kind(
     "replaced-parameters-held",
     "Updates go to the memory that the parameter had at construction; the model uses other memory now.",
@@ -34,24 +38,35 @@ RATE_SCALED = Kind(
     "learning-rate-scaled",
     "The learning rate is scaled by the world size, {world_size}.",
     because="The update is exactly {factor:g} x its expected size.",
+    look="factors of the learning rate",
     factor=float,
     world_size=int,
 )
 GRADIENTS_KEPT = Kind(
-    "update-of-all-gradients", "The gradient of the update contains all earlier ones: zero_grad does not reset them."
+    "update-of-all-gradients",
+    "The gradient of the update contains all earlier ones: zero_grad does not reset them.",
+    look="zero_grad, and whether it reaches the memory that the step reads",
 )
 GRADIENT_IN_FLOAT16 = Kind("update-gradient-float16", "The gradient of the update is rounded as in float16.")
 GRADIENT_OF_STEP_BEFORE = Kind(
-    "update-gradient-stale", "The gradient of the update is that of the previous step: stale, or one step late."
+    "update-gradient-stale",
+    "The gradient of the update is that of the previous step: stale, or one step late.",
+    look="when the step reads the gradient: after backward's reduction is complete",
 )
-UPDATED_BY_OWN = Kind("updated-by-own-gradient", "The update uses this rank's own gradient: it is not reduced.")
+UPDATED_BY_OWN = Kind(
+    "updated-by-own-gradient",
+    "The update uses this rank's own gradient: it is not reduced.",
+    look="the gradient that the step reads: whether the reduction's result is there, and waited for",
+)
 UPDATED_BY_LARGEST = Kind(
     "updated-by-largest-gradient", "The update uses the largest gradient of all ranks, not their mean."
 )
 PARAMETERS_AVERAGED = Kind(
     "parameters-averaged", "Each rank steps by its own gradient, and parameters are averaged afterwards."
 )
-UPDATED_TWICE = Kind("updated-twice", "The parameter is updated twice.")
+UPDATED_TWICE = Kind(
+    "updated-twice", "The parameter is updated twice.", look="calls of step(): one for each optimizer step"
+)
 STEPPED_FROM_INITIAL = Kind(
     "master-copy-not-loaded",
     "The step begins at the new replica's initial value: a master copy is not loaded.",
@@ -64,7 +79,11 @@ STATE_SAVED_IN = Kind(
     given=str,
     dtype=str,
 )
-OPTIMIZER_STATE_LOST = Kind("optimizer-state-lost", "The optimizer state is lost: momentum restarts from zero.")
+OPTIMIZER_STATE_LOST = Kind(
+    "optimizer-state-lost",
+    "The optimizer state is lost: momentum restarts from zero.",
+    look="state() and load_state(): optimizer state beside parameters",
+)
 ZERO_STEP_BEFORE = Kind(
     "zero-step-before", "A step with a gradient of zero came before: the optimizer state is not new."
 )
@@ -80,9 +99,17 @@ MOMENTUM_DAMPENED = Kind("momentum-dampened", "Momentum is dampened: the gradien
 MOMENTUM_OVERWRITTEN = Kind(
     "momentum-overwritten", "The momentum lies in the gradient's memory: the next backward overwrites it."
 )
-MOMENTUM_MISSING = Kind("momentum-missing", "Momentum is missing.")
+MOMENTUM_MISSING = Kind(
+    "momentum-missing",
+    "Momentum is missing.",
+    look="the momentum that make_replica() gets, and its way to the optimizer",
+)
 NESTEROV = Kind("nesterov", "The momentum is Nesterov's.")
-DECAY_MISSING = Kind("weight-decay-missing", "Weight decay is missing.")
+DECAY_MISSING = Kind(
+    "weight-decay-missing",
+    "Weight decay is missing.",
+    look="the weight_decay that make_replica() gets, and its way to the optimizer",
+)
 DECAY_TIMES = Kind("weight-decay-repeated", "Weight decay counts {times} times.", times=int)
 DECAY_DECOUPLED = Kind("weight-decay-decoupled", "Weight decay is decoupled: it does not go through the gradient.")
 HELD_IN = Kind("held-in", "The value is held in {dtype}.", dtype=str)
@@ -94,11 +121,17 @@ SHARD_MISPLACED = Kind(
 )
 SHARD_OF_RANK_0 = Kind("optimizer-shard-of-rank-0", "Every rank loads rank 0's shard of the optimizer state.")
 
-BIAS_CORRECTION_MISSING = Kind("adam-bias-correction-missing", "Adam's bias correction is missing.")
+BIAS_CORRECTION_MISSING = Kind(
+    "adam-bias-correction-missing", "Adam's bias correction is missing.", look="the two divisions by 1 - beta ** steps"
+)
 EPSILON_HAT = Kind("adam-epsilon-hat", "Adam adds eps to the root before bias correction, not after it (epsilon hat).")
 EPS_INSIDE_ROOT = Kind("adam-eps-inside-root", "Adam adds eps inside the square root, not after it.")
 EPS_FIXED = Kind("adam-eps-fixed", "Adam's eps is the default 1e-8, not the requested one.")
-STEPS_FROM_1 = Kind("adam-steps-restart", "Adam's bias correction counts steps from 1 again.")
+STEPS_FROM_1 = Kind(
+    "adam-steps-restart",
+    "Adam's bias correction counts steps from 1 again.",
+    look="the count of steps in state() and load_state()",
+)
 STEPS_OF_OTHER = Kind("adam-steps-of-other", "Adam's bias correction counts the steps of another parameter.")
 BETA_POWERS_SWAPPED = Kind(
     "adam-beta-powers-swapped", "The powers of Adam's two betas are swapped, as when they are loaded."
@@ -128,7 +161,9 @@ CLIP_OFF_AT_ZERO = Kind(
     "A max_norm of 0 switches clipping off; it should scale all gradients to 0.",
     look='conditions such as "if max_norm:"',
 )
-NOT_CLIPPED = Kind("not-clipped", "Gradients are not clipped.")
+NOT_CLIPPED = Kind(
+    "not-clipped", "Gradients are not clipped.", look="clip(): whether it changes the memory that the step reads"
+)
 DIVIDED_BY_ZERO_NORM = Kind("divided-by-zero-norm", "Gradients are divided by a norm of zero.")
 INFINITE_CLIP_NAN = Kind(
     "infinite-clip-nan",
@@ -138,32 +173,49 @@ INFINITE_CLIP_SCALES = Kind(
     "infinite-clip-scales", "Clipping to an infinite max_norm scales gradients up; it should only measure the norm."
 )
 CLIPPED_BY_OWN_NORM = Kind(
-    "clipped-by-own-norm", "Each gradient is clipped by its own norm, not by that of all together."
+    "clipped-by-own-norm",
+    "Each gradient is clipped by its own norm, not by that of all together.",
+    look="the norm that scales: one for all gradients",
 )
 CLIPPED_BY_GROUPS = Kind(
-    "clipped-by-groups", "Gradients are clipped in groups, this one by the norm of {parameters}.",
+    "clipped-by-groups",
+    "Gradients are clipped in groups, this one by the norm of {parameters}.",
+    look="the norm that scales: one for all gradients",
     parameters=tuple[str, ...],
-)  # fmt: skip
+)
 CLIPPED_BY_ELEMENT = Kind("clipped-by-element", "Gradients are cut off element by element, not scaled by the norm.")
 CLIPPED_BY_LARGEST = Kind("clipped-by-largest", "Gradients are clipped by the largest element, not by the norm.")
 SCALED_UP_TO_LIMIT = Kind("scaled-up-to-limit", "Gradients are scaled up to the limit although their norm is below.")
-CLIPPED_TWICE = Kind("clipped-twice", "Gradients are clipped twice, or by the square of the norm.")
+CLIPPED_TWICE = Kind(
+    "clipped-twice",
+    "Gradients are clipped twice, or by the square of the norm.",
+    look="calls of clip(), and the root of the sum of squares",
+)
 CLIP_GUARD = Kind(
     "clip-guard-too-large",
     "Gradients are divided by their norm + {guard:g}: the guard against zero is too large.",
     guard=float,
 )
 
-LOADED_LATEST = Kind("state-is-no-copy", "The state holds the latest values, not the saved ones: it is no copy.")
+LOADED_LATEST = Kind(
+    "state-is-no-copy",
+    "The state holds the latest values, not the saved ones: it is no copy.",
+    look="state(): copies, not views",
+)
 NOT_LOADED = Kind(
-    "state-not-loaded", "load_state did not load the value: rank {rank}'s initial value is still there.", rank=int
+    "state-not-loaded",
+    "load_state did not load the value: rank {rank}'s initial value is still there.",
+    look="load_state(): it must write into the memory that forward and step read",
+    rank=int,
 )
 STATE_OF_CONSTRUCTION = Kind("state-of-construction", "The state holds the values of the construction.")
 
 NORM_IS_LARGEST = Kind("norm-is-largest", "The norm is the largest element, not the root of the sum of squares.")
 NORM_IS_SUM = Kind("norm-is-sum", "The norm is the sum of absolute values, not the root of the sum of squares.")
 NORM_IS_SUM_OF_NORMS = Kind(
-    "norm-is-sum-of-norms", "The norm is the sum of the parameters' norms, not of all together."
+    "norm-is-sum-of-norms",
+    "The norm is the sum of the parameters' norms, not of all together.",
+    look="the norm: the root of the sum of all squares",
 )
 NORM_SQUARED_AGAIN = Kind("norm-squared-again", "The parameters' squared norms are squared once more.")
 NORM_COUNTS_TWICE = Kind("norm-counts-twice", "The norm counts the gradient of {parameter} twice.", parameter=str)
@@ -182,9 +234,17 @@ NORM_SUMMED_OVER_RANKS = Kind(
     because="The norm is sqrt({world_size}) x too large.",
     world_size=int,
 )
-NORM_OF_OWN = Kind("norm-of-own", "The norm is that of this rank's own gradients: it is taken before the reduction.")
+NORM_OF_OWN = Kind(
+    "norm-of-own",
+    "The norm is that of this rank's own gradients: it is taken before the reduction.",
+    look="the order: the reduction first, then the norm",
+)
 NORM_LARGEST_OF_RANKS = Kind("norm-largest-of-ranks", "The norm is the largest of the ranks' own norms.")
-NORM_AFTER_CLIP = Kind("norm-after-clip", "The norm is taken after clipping, not before.")
+NORM_AFTER_CLIP = Kind(
+    "norm-after-clip",
+    "The norm is taken after clipping, not before.",
+    look="the return value of clip(): the norm before it scales",
+)
 NORM_STALE = Kind("norm-stale", "The norm is that of an earlier clip: it is measured once and kept.")
 NORM_SQUARE = Kind("norm-square", "The norm is its own square: the root is missing.")
 NORM_OF_ONE = Kind("norm-of-one-parameter", "The norm is that of one parameter, not of all gradients together.")
@@ -212,7 +272,9 @@ STATISTICS_TWICE = Kind(
     look="a forward pass that is computed anew for backward",
 )
 STATISTICS_STILL = Kind(
-    "statistics-not-moved", "The statistic does not move: the forward pass runs in evaluation mode, or on a copy."
+    "statistics-not-moved",
+    "The statistic does not move: the forward pass runs in evaluation mode, or on a copy.",
+    look="train() and eval() of the module, and copies of it",
 )
 STATISTICS_STILL_IN_NO_SYNC = Kind(
     "statistics-not-moved-in-no-sync",
@@ -224,7 +286,11 @@ STATISTICS_PUT_TOGETHER = Kind(
     because="Their numbers of samples, or the spread between their means, may be left out.",
     certainty="possible",
 )
-STATISTICS_MEAN = Kind("statistics-averaged", "The value is the mean over all ranks.")
+STATISTICS_MEAN = Kind(
+    "statistics-averaged",
+    "The value is the mean over all ranks.",
+    look="the running statistics: where they are reduced over ranks",
+)
 STATISTICS_OF_RANK = Kind("statistics-of-rank", "The value is that of rank {rank}.", rank=int)
 VARIANCE_BIASED = Kind("variance-biased", "The variance is the biased one, divided by n, not by n - 1.")
 VARIANCE_BY_OWN = Kind(

@@ -23,17 +23,20 @@ MULTIPLIED_NOT_AVERAGED = Kind(
     "multiplied-not-averaged",
     "Values are multiplied by the world size and never averaged.",
     because="They are exactly {world_size}^2 x too large at world size {world_size}.",
+    look="the operator that scales the sum: division by the world size",
     world_size=int,
 )
 DIVIDED_TWICE_TOO_OFTEN = Kind(
     "divided-twice-too-often",
     "Values are divided by the world size twice too often.",
     because="They are exactly {world_size}^2 x too small at world size {world_size}.",
+    look="the divisions by the world size: keep one",
     world_size=int,
 )
 DIVIDED_BY_ELEMENTS = Kind(
     "divided-by-elements",
     "The mean divides by the number of elements, {size}, not by the {world_size} ranks.",
+    look="the divisor of the mean: np.mean() divides by the number of elements",
     size=int,
     world_size=int,
 )
@@ -42,6 +45,7 @@ WRONG_DIVISOR = Kind(
     "wrong-divisor",
     "Values are divided by {divisor}, not by the {world_size} ranks.",
     because="Every element is {factor:.6g} x its expected value.",
+    look="the divisor of the mean",
     divisor=int,
     world_size=int,
     factor=float,
@@ -50,6 +54,7 @@ LOSS_SCALE_KEPT = Kind(
     "loss-scale-kept",
     "A loss scale is not removed, or is removed once too often.",
     because="Every element is {factor:.6g} x its expected value: a power of two.",
+    look="where the loss scale is removed: once, before the step",
     factor=float,
 )
 WRONG_FACTOR = Kind(
@@ -62,6 +67,7 @@ CONSTANT_ADDED = Kind(
     "constant-added",
     "Memory is not cleared first: every element is {offset:g} off.",
     because="An accumulator, or the memory of the result, still held an earlier value.",
+    look="the memory of the accumulator: set to zero, or written first",
     offset=float,
 )
 
@@ -81,6 +87,7 @@ RANKS_WEIGHTED = Kind(
     "ranks-weighted",
     "Ranks count with the wrong weights.",
     because="By rank, the weights are {weights:.3g}; they should be {expected:.3g}.",
+    look="the factors of the ranks' parts",
     weights=tuple[float, ...],
     expected=tuple[float, ...],
 )
@@ -88,6 +95,7 @@ WEIGHTED_BY_OTHER_SIZES = Kind(
     "weighted-by-other-sizes",
     "Ranks are weighted by the sizes of other batches.",
     because="By rank, the weights are {weights:.3g}; they should be {expected:.3g}.",
+    look="the batch sizes by which ranks are weighted: those of this batch",
     weights=tuple[float, ...],
     expected=tuple[float, ...],
 )
@@ -95,6 +103,7 @@ DIVIDED_WHILE_SENT = Kind(
     "divided-while-sent",
     "The buffer is divided in place while it is still being sent.",
     because="By rank, the weights are {weights:.3g}; they should be {expected:.3g}.",
+    look="the in-place division: wait for the send first",
     weights=tuple[float, ...],
     expected=tuple[float, ...],
 )
@@ -125,13 +134,18 @@ PARTS_CLAMPED = Kind(
 CLAMPED = Kind(
     "clamped",
     "Values are clamped at {limit:g}, or pass through a dtype that ends there.",
+    look="clip() or clamp() calls, and casts to a dtype that ends there",
     limit=float,
 )
 FLUSHED_TO_ZERO = Kind(
     "flushed-to-zero",
     "The smallest values are zero: they are flushed, or left out as too small.",
 )
-ZERO = Kind("never-written", "Values are zero: they are never written, or left out.")
+ZERO = Kind(
+    "never-written",
+    "Values are zero: they are never written, or left out.",
+    look="memory from np.empty() or torch.empty(), and the slices that are written",
+)
 
 FIXED_POINT = Kind(
     "fixed-point",
@@ -175,15 +189,22 @@ FEWER_BITS = Kind(
     "fewer-bits",
     "Values are computed or sent with fewer bits than {given}, as in {dtype}.",
     because="The relative error is {error:.1e}.",
+    look="casts to {dtype}, such as .half(), .bfloat16() or a communication hook",
     dtype=str,
     given=str,
     error=float,
 )
-INTEGERS_TRUNCATED = Kind("integers-truncated", "Only the lowest {bits} bits of each integer arrive.", bits=int)
+INTEGERS_TRUNCATED = Kind(
+    "integers-truncated",
+    "Only the lowest {bits} bits of each integer arrive.",
+    look="casts of integers to {bits} bits",
+    bits=int,
+)
 INTEGERS_AS_FLOAT = Kind(
     "integers-as-float",
     "Integers are computed or sent as {dtype}.",
     because="Only integers of more than {bits} bits are wrong.",
+    look="casts of integers to {dtype}",
     dtype=str,
     bits=int,
 )
@@ -211,11 +232,13 @@ PERMUTED = Kind(
     "permuted",
     "All values are present, but in other places.",
     because="A layout is transposed or permuted, or blocks are in a wrong order.",
+    look="transposes, views and orders of blocks on the way into the buffer and out of it",
 )
 SHIFTED = Kind(
     "shifted",
     "Elements of {part} are {distance} places away from their right places.",
     because="A buffer is filled again before it is sent, blocks are in a wrong order, or ranks cut them differently.",
+    look="offsets of blocks, and buffers that are filled again before they are sent",
     part=str,
     distance=int,
 )
@@ -229,6 +252,7 @@ SEAMS_WRONG = Kind(
     "seams-wrong",
     "One element in {distance} is wrong, at the seams of pieces of {distance} elements.",
     because="The first is element {first}: pieces begin, end or overlap there.",
+    look="the first and last index of each piece",
     distance=int,
     first=int,
 )
@@ -245,11 +269,13 @@ SCALED_UPDATE = Kind(
     "scaled-update",
     "The update has the wrong size: another learning rate, or clipping by another norm.",
     because="The update is {share:.4g} x as long as expected.",
+    look="the learning rate, and the norm by which clipping divides",
     share=float,
 )
 TINY_UPDATE = Kind(
     "tiny-update",
     "The update is about {shrunk:.0f} x too small: its gradient was scaled down.",
     because="The gradient is clipped while it still has the loss scale, or loses the loss scale twice.",
+    look="the order: remove the loss scale once, then clip, then step",
     shrunk=float,
 )

@@ -13,6 +13,7 @@ from ..counted_nouns import counted
 from ..launchers.launcher import Launcher
 from ..running.failure_causes import headline_of, identity_of, implies
 from ..running.failure_files import FailureFiles
+from ..running.failure_groups import by_what_others_show
 from ..verdict import Verdict
 from .verdict_output import show_briefly, show_failure
 
@@ -32,11 +33,13 @@ class ShownFailures:
         self._seen = Counter[tuple[str, tuple[str, ...]]]()
         self._in_full: list[Verdict] = []
         self._same = 0
+        self._told: dict[tuple[str, tuple[str, ...]], str] = {}
         self._following = Counter[tuple[str, tuple[str, ...]]]()
 
     def show(self, verdict: Verdict, reference: str, launcher: Launcher | None) -> None:
         """reference: of the adapter. launcher: used instead of the adapter's."""
         job, script = self._files.write(reference, verdict, launcher)
+        verdict = by_what_others_show(verdict, self._in_full)
         cause = verdict.adapter, identity_of(verdict) or (verdict.check, str(verdict.world_size))
         before = self._seen[cause]
         self._seen[cause] += 1
@@ -45,15 +48,16 @@ class ShownFailures:
             return
         if before > _SAME:
             return
-        if before == _SAME:
-            show_briefly(self._console, verdict, f"{_same_cause(verdict)}; the table shows all checks with it")
-        elif before:
-            show_briefly(self._console, verdict, _same_cause(verdict))
+        if before:
+            told = self._told.get(cause) or _same_cause(verdict)
+            more = "; the table shows all checks with it" if before == _SAME else ""
+            show_briefly(self._console, verdict, told + more)
         elif cause_of_it := next((each for each in self._in_full if implies(each, verdict)), None):
             if self._quiet:
                 self._following[cause] += 1
                 return
-            show_briefly(self._console, verdict, f"may follow from a cause shown above: {headline_of(cause_of_it)}")
+            self._told[cause] = f"may follow from a cause shown above: {headline_of(cause_of_it)}"
+            show_briefly(self._console, verdict, self._told[cause])
         elif sum(each.adapter == verdict.adapter for each in self._in_full) < _IN_FULL:
             self._in_full.append(verdict)
             show_failure(self._console, verdict, self._files.keep_text, job, script)

@@ -64,7 +64,7 @@ def _sharing_a_cause(verdict: Verdict, failed: Sequence[Verdict]) -> Verdict:
         first = {identity_of(other) for other in failed if other.adapter == verdict.adapter and slip in other.causes}
         return _told_by(verdict, slip) if len(first) > 1 else verdict
     if not tells_little(verdict):
-        return _by_what_others_show(verdict, failed)
+        return by_what_others_show(verdict, failed)
     if _leads_elsewhere(verdict, failed):
         return verdict
     others = {identity_of(other)[0] for other in failed if other.adapter == verdict.adapter and identity_of(other)}
@@ -74,7 +74,7 @@ def _sharing_a_cause(verdict: Verdict, failed: Sequence[Verdict]) -> Verdict:
     return verdict
 
 
-def _by_what_others_show(verdict: Verdict, failed: Sequence[Verdict]) -> Verdict:
+def by_what_others_show(verdict: Verdict, failed: Sequence[Verdict]) -> Verdict:
     """The verdict, led by the first of its equally likely causes that another failure shows, or that another's implies."""
     likely = [cause for cause in verdict.causes if cause.certainty == "likely"]
     if len(likely) < 2 or likely[0] != verdict.causes[0]:

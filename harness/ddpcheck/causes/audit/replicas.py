@@ -40,6 +40,7 @@ PARAMETERS_CHANGED_APART = Kind(
 REPLICAS_DRIFT = Kind(
     "replicas-drift",
     "The ranks' parameters differ from step {step} on, first {parameter}.",
+    look="what follows the step: random numbers, buffers or writes that differ by rank",
     step=int,
     parameter=str,
 )

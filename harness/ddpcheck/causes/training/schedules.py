@@ -49,15 +49,19 @@ SCHEDULE_PER_PARAMETER = Kind(
 SCHEDULE_PER_RANK = Kind(
     "schedule-per-rank",
     "The schedule advances {world_size} steps with each optimizer step: once for each rank.",
+    look="calls of the schedule: one for each optimizer step, on each rank's own copy",
     world_size=int,
 )
 SCHEDULE_OF_WHOLE_DATA = Kind(
     "schedule-of-whole-data",
     "The schedule is {world_size} x too long: its length was counted before sharding.",
+    look="the number of steps in an epoch: that of the rank's own loader",
     world_size=int,
 )
 SCHEDULE_PER_MICRO_BATCH = Kind(
-    "schedule-per-micro-batch", "The schedule advances with every micro-batch, not with every step."
+    "schedule-per-micro-batch",
+    "The schedule advances with every micro-batch, not with every step.",
+    look="calls of the schedule: after optimizer.step() only",
 )
 SCHEDULE_LENGTH_IN_MICRO_BATCHES = Kind(
     "schedule-length-in-micro-batches", "The schedule's length is counted in micro-batches, not in steps."

@@ -8,21 +8,31 @@ MICRO_BATCHES_WEIGH_EQUALLY = Kind(
     because="A mean of means is not the mean over the window's samples.",
 )
 MICRO_BATCHES_SUMMED = Kind(
-    "micro-batches-summed", "Gradients of micro-batches are summed, not averaged over the window."
+    "micro-batches-summed",
+    "Gradients of micro-batches are summed, not averaged over the window.",
+    look="the division by the number of micro-batches in the window",
 )
 SHORT_WINDOW_DIVIDED_AS_FULL = Kind(
     "short-window-divided-as-full", "The short last window of an epoch is divided by a full window's micro-batches."
 )
 SHORT_WINDOW_DROPPED = Kind(
-    "short-window-dropped", "The short last window of an epoch is dropped: its samples have no effect."
+    "short-window-dropped",
+    "The short last window of an epoch is dropped: its samples have no effect.",
+    look="the end of an epoch: step, if gradients are left",
 )
 SHORT_WINDOW_LEAKS = Kind(
-    "short-window-leaks", "The short last window of an epoch leaks into the first window of the next epoch."
+    "short-window-leaks",
+    "The short last window of an epoch leaks into the first window of the next epoch.",
+    look="the end of an epoch: step, and clear gradients",
 )
 LAST_WINDOW_SPLIT = Kind(
     "last-window-split", "Every micro-batch of an epoch's last window is a separate optimizer step."
 )
-STEP_PER_MICRO_BATCH = Kind("step-per-micro-batch", "Every micro-batch is an optimizer step: nothing is accumulated.")
+STEP_PER_MICRO_BATCH = Kind(
+    "step-per-micro-batch",
+    "Every micro-batch is an optimizer step: nothing is accumulated.",
+    look="the condition for optimizer.step()",
+)
 LAST_MICRO_BATCH_ONLY = Kind(
     "run-keeps-last-micro-batch-only",
     "Only the last micro-batch's gradient of a window is left: earlier ones are reset or replaced.",
@@ -91,9 +101,15 @@ SHORT_BATCH_DIVIDED_AS_FULL = Kind(
 SINGLE_SAMPLE_BATCH_IGNORED = Kind(
     "single-sample-batch-ignored", "A batch of one sample has no effect: it is left out, or its gradient is zero."
 )
-OPTIMIZER_PER_EPOCH = Kind("optimizer-per-epoch", "Each epoch begins with a new optimizer: momentum starts again.")
+OPTIMIZER_PER_EPOCH = Kind(
+    "optimizer-per-epoch",
+    "Each epoch begins with a new optimizer: momentum starts again.",
+    look="where the optimizer is made: before the loop over epochs",
+)
 GRADIENTS_KEPT_BETWEEN_EPOCHS = Kind(
-    "gradients-kept-between-epochs", "The last gradients of an epoch are added to the next epoch's first step."
+    "gradients-kept-between-epochs",
+    "The last gradients of an epoch are added to the next epoch's first step.",
+    look="zero_grad at the start of an epoch, or after each step",
 )
 BUFFER_REFILLED = Kind(
     "buffer-refilled",
@@ -101,7 +117,9 @@ BUFFER_REFILLED = Kind(
     later=int,
 )
 BATCH_SIZE_OF_ALL_RANKS = Kind(
-    "batch-size-of-all-ranks", "The batch size is divided between the ranks: batches are smaller and steps more."
+    "batch-size-of-all-ranks",
+    "The batch size is divided between the ranks: batches are smaller and steps more.",
+    look="the batch size: each rank's own",
 )
 INPUTS_ROUNDED = Kind("inputs-rounded", "The inputs of a batch are rounded to {dtype}.", dtype=str)
 TARGETS_OF_SAMPLE_BEFORE = Kind("targets-of-sample-before", "Targets are those of the previous sample in the batch.")
@@ -134,10 +152,14 @@ RUN_SCALED_UP_TO_NORM = Kind(
 )
 SHORT_WINDOW_NOT_CLIPPED = Kind("short-window-not-clipped", "The short last window of an epoch is not clipped.")
 CLIPPED_BY_OWN_NORM = Kind(
-    "run-clipped-by-own-norm", "Gradients are clipped by each rank's own norm, before the reduction."
+    "run-clipped-by-own-norm",
+    "Gradients are clipped by each rank's own norm, before the reduction.",
+    look="the order: the reduction first, then clipping",
 )
 CLIPPED_PER_MICRO_BATCH = Kind(
-    "clipped-per-micro-batch", "Gradients are clipped after every micro-batch, before they are complete and reduced."
+    "clipped-per-micro-batch",
+    "Gradients are clipped after every micro-batch, before they are complete and reduced.",
+    look="the order: clip once, after the last micro-batch of a window",
 )
 MAX_NORM_TIMES_MICRO_BATCHES = Kind(
     "max-norm-times-micro-batches",
@@ -149,6 +171,7 @@ MAX_NORM_HALVED = Kind("max-norm-halved", "max_norm is 2 x too small.")
 FROZEN_LAYER_TRAINED = Kind(
     "frozen-layer-trained",
     "A frozen layer changed: weight decay or momentum is applied to it as well.",
+    look="the parameters that the optimizer gets: those with requires_grad",
 )
 FROZEN_NOT_IN_CHECKPOINT = Kind(
     "frozen-not-in-checkpoint", "A frozen layer is not in the checkpoint: each rank builds its own."
