@@ -35,6 +35,8 @@ BY_DEFAULT = frozenset(
         "broken/class_weights_of_own_part.py",
         "broken/metric_reduced_to_rank_0.py",
         "broken/loss_weights_outside_wrapper.py",
+        "broken/eval_mode_left_on_rank_0.py",
+        "broken/targets_by_place_in_shard.py",
         "right/token_weighted_lm.py",
         "right/accumulation_no_sync.py",
         "right/get_batch.py",

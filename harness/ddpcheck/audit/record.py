@@ -68,6 +68,7 @@ def _install(run: Run) -> None:
         compile_and_spawn,
         data,
         files,
+        gradient_hooks,
         gradients,
         models,
         optimizers,
@@ -84,6 +85,7 @@ def _install(run: Run) -> None:
     parts: list[Any] = [
         compile_and_spawn,
         collectives,
+        gradient_hooks,
         gradients,
         optimizers,
         wrappers,

@@ -7,11 +7,14 @@ from . import (
     batch_means,
     constant_gradients,
     data,
+    divided_terms,
     gradients,
+    modes,
     randomness,
     replicas,
     results,
     resuming,
+    sample_parts,
     samples,
     schedules,
     steps,
@@ -58,6 +61,12 @@ LAWS: tuple[Law, ...] = (
         samples.samples_are_the_same_on_all_ranks,
     ),
     Law(
+        "samples_have_their_own_parts",
+        "data",
+        "A sample's parts belong together.",
+        sample_parts.samples_have_their_own_parts,
+    ),
+    Law(
         "ranks_start_from_the_same_parameters",
         "replicas",
         "All ranks start from the same parameters.",
@@ -68,6 +77,12 @@ LAWS: tuple[Law, ...] = (
         "replicas",
         "The optimizers hold the parameters that are trained.",
         replicas.optimizers_hold_what_is_trained,
+    ),
+    Law(
+        "ranks_train_in_the_same_mode",
+        "replicas",
+        "All ranks train in the same mode.",
+        modes.ranks_train_in_the_same_mode,
     ),
     Law("buffers_are_equal", "replicas", "Buffers that the forward pass uses are equal.", replicas.buffers_are_equal),
     Law(
@@ -94,6 +109,12 @@ LAWS: tuple[Law, ...] = (
         "gradients",
         "The gradient of each trained parameter is synchronised.",
         gradients.gradients_are_synchronised,
+    ),
+    Law(
+        "terms_are_divided_by_all_samples",
+        "gradients",
+        "A term without samples is divided by all samples.",
+        divided_terms.terms_are_divided_by_all_samples,
     ),
     Law(
         "gradients_equal_those_of_one_process",

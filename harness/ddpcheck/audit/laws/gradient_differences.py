@@ -75,6 +75,8 @@ def difference_from_one_process(evidence: Evidence, usable: list[StepSeen], off:
     if lost:
         cause = causes.GATHERED_WITHOUT_GRADIENT(operation=lost[0]["op"], line=lost[0]["line"])
         return broken(headline, cause, details=details)
+    if changed := _changed_by_a_hook(evidence, first.step):
+        return broken(headline, changed, details=details)
     if of_parts := statistic_of_parts(evidence, first.step):
         return broken(headline, of_parts, details=details)
     if of_each_rank := constant_of_each_rank(evidence):
@@ -146,6 +148,16 @@ def _divided_twice(evidence: Evidence, steps: list[StepSeen]) -> bool:
 def _sees_updates(evidence: Evidence) -> bool:
     """Whether updates are compared instead of gradients, as in NumPy scripts, whose optimizers show no gradients."""
     return any(event["backend"] == "mpi" for event in evidence.real.of(0, "world"))
+
+
+def _changed_by_a_hook(evidence: Evidence, step: int) -> Cause | None:
+    """The cause, if a hook of the script changed gradients by this step, by other factors on other ranks."""
+    for together in evidence.aligned("gradient_hook"):
+        factors = [tuple(event["factors"]) for event in together]
+        if together[0]["step"] <= step and len({event["line"] for event in together}) == 1 and len(set(factors)) > 1:
+            shown = " | ".join(f"{least:.4g} to {largest:.4g}" for least, largest in factors)
+            return causes.GRADIENT_CHANGED_BEFORE(line=together[0]["line"], factors=shown)
+    return None
 
 
 def _normalised_per_rank(evidence: Evidence, step: StepSeen, got: str, line: str) -> Cause:

@@ -10,9 +10,12 @@ from ...counted_nouns import counted
 from ..event_journal import Event
 from ..evidence import Evidence
 from .constant_gradients import constant_gradients
+from .decisions import decided_by_one_rank, other_batches_from
+from .divided_terms import terms_are_divided_by_all_samples
 from .gradient_differences import backward_line, difference_from_one_process, gathers
 from .law import LawVerdict, broken, held, not_judged
 from .losses import CLOSE
+from .modes import ranks_train_in_the_same_mode
 from .parameters_after_steps import cover_parameters, made_equal_after
 from .replicas import buffers_equal_until, equal_until
 
@@ -168,6 +171,17 @@ def gradients_equal_those_of_one_process(evidence: Evidence) -> LawVerdict:
         return not_judged("gradients are zero, or not finite")
     if clipping_comes_last(evidence).status == "broken":
         return not_judged("gradients are clipped before they are complete")
+    if ranks_train_in_the_same_mode(evidence).status == "broken":
+        return not_judged("the ranks train in different modes")
+    if any(step.off_one for step in usable) and terms_are_divided_by_all_samples(evidence).status == "broken":
+        return not_judged("a term of the loss is divided by one rank's samples")
+    other = other_batches_from(evidence)
+    if other is not None:
+        if chosen := decided_by_one_rank(evidence, other):
+            return broken(f"one process trains on other batches than the ranks from step {other} on", chosen)
+        usable = [step for step in usable if step.step < other]
+        if not usable:
+            return not_judged(f"one process reads other batches than the ranks in step {other}")
     off = [step for step in usable if step.off_one]
     left_out = [step for step in compared if step.not_comparable]
     if not off:
@@ -183,6 +197,8 @@ def gradients_equal_those_of_one_process(evidence: Evidence) -> LawVerdict:
             limits.append(f"gradients are sent in {sent}: differences below {_UNSEEN[sent]} are not seen")
         if left_out:
             limits.append(f"step {left_out[0].step} not judged: {left_out[0].not_comparable}")
+        if other is not None:
+            limits.append(f"step {other} not judged: one process reads other batches, as if some are skipped by a loss")
         if apart:
             limits.append(f"step {apart[0].step} not judged: its gradients are not synchronised")
         return held(note, observation="; ".join(limits))

@@ -6,11 +6,14 @@ import functools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import torch
+
 from ..event_journal import Event
 from ..recorded_process import Run
 from ..recorder.tensors import digest_of_nest, mapped, nudged
 from .large_batch import Misfit, put_together, rolled
 from .recorded_ranks import RecordedRank, recorded_ranks
+from .sample_parts import note_parts
 
 
 class MirroredBatches:
@@ -31,6 +34,8 @@ class MirroredBatches:
     def __next__(self) -> Any:
         run = self._run
         found = _at(run, self._key, self._pass, self._given)
+        if self._pass == self._given == run.step == 0 and run.settings.mirror_size == 1 and torch.is_grad_enabled():
+            note_parts(run, self._original, _first_pass(run, self._key))
         if not found:
             if _ended(run, self._key, self._pass):
                 raise StopIteration
@@ -41,6 +46,8 @@ class MirroredBatches:
             found = found[turn : turn + 1]
         else:
             self._given += 1
+        where = {"key": found[0][1]["key"], "passed": self._pass, "number": found[0][1]["number"]}
+        run.note("given", step=run.step, grad=torch.is_grad_enabled(), **where)
         return _together(run, found, self._original)
 
 
@@ -101,6 +108,16 @@ def _at(run: Run, key: str, passed: int, number: int) -> list[tuple[RecordedRank
         (recorded, index[key, passed, number])
         for recorded, index in zip(every, map(_index, every), strict=True)
         if (key, passed, number) in index and index[key, passed, number]["kept"]
+    ]
+
+
+def _first_pass(run: Run, key: str) -> list[tuple[RecordedRank, Event]]:
+    """The batches of the first pass over this loader that were kept, rank by rank."""
+    return [
+        (recorded, event)
+        for recorded in recorded_ranks(run)
+        for (loader, passed, _), event in _index(recorded).items()
+        if loader == key and passed == 0 and event["kept"]
     ]
 
 

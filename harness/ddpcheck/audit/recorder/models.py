@@ -17,7 +17,7 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 
 from ..event_journal import JournalReader
 from ..recorded_process import Run
-from . import compared_steps, fully_sharded, gradients, script_objects, torch_random_draws
+from . import compared_steps, fully_sharded, gradients, modes, script_objects, torch_random_draws
 from .tensors import checksum, digest, is_sharded, nudged, plain, walk, without_rest
 
 _WRAPPERS = re.compile(r"_orig_mod\.|_fsdp_wrapped_module\.")
@@ -60,6 +60,7 @@ class Models:
             for place, root in enumerate(self.roots):
                 if root is module or _inner(root) is module:
                     self._trained[place] = self._trained[place] or module.training
+                    modes.of(self.run).see(place, module)
         self._see_statistics(module)
         if (new or self.stale) and self.run.started and compared_steps.of(self.run).now():
             self.stale = False

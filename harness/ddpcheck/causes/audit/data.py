@@ -29,6 +29,17 @@ SHARDS_OVERLAP = Kind(
     how=str,
     line=str,
 )
+PART_OF_ANOTHER_SAMPLE = Kind(
+    "part-of-another-sample",
+    "{count} of {size} samples of rank {rank} have the {part} of another sample.",
+    because="It is the one that the whole data set has at the sample's place in the rank's part of the data.",
+    look="the data set behind the loader made at {line}: look it up by the sample's number in the whole data set",
+    rank=int,
+    part=str,
+    count=int,
+    size=int,
+    line=str,
+)
 SAMPLE_DIFFERS = Kind(
     "sample-differs-between-ranks",
     "{count} of {size} samples that come to several ranks are not the same on each.",

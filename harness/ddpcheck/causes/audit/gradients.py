@@ -21,6 +21,32 @@ GRADIENT_CHANGED_APART = Kind(
     backward=str,
     line=str,
 )
+GRADIENT_CHANGED_BEFORE = Kind(
+    "gradient-changed-before-reduction",
+    "A hook at {line} changes each rank's own gradients, before they are averaged over ranks.",
+    because="It multiplies them by {factors}, rank by rank, and one process's by other factors.",
+    look="{line}: change gradients between backward() and step() instead, as clip_grad_value_ does",
+    factors=str,
+    line=str,
+)
+TERM_DIVIDED_BY_OWN_SAMPLES = Kind(
+    "term-divided-by-own-samples",
+    "A term of the loss is divided by the number of one rank's samples, {count}, at {line}.",
+    because="The term does not depend on samples. One process has {size}, so the term counts {ranks} times as much as there.",
+    look="{line}: divide by the samples of all ranks",
+    line=str,
+    count=int,
+    size=int,
+    ranks=int,
+)
+BATCH_CHOSEN_BY_ONE_RANK = Kind(
+    "batch-skipped-by-one-rank",
+    "One rank decides at {line} whether all ranks train on a batch, by what it computes from its own samples.",
+    because="In step {step} one process, which has the samples of all ranks, reads other batches.",
+    look="{line}: reduce over ranks what the decision depends on, such as the loss, before it is made",
+    step=int,
+    line=str,
+)
 PARAMETERS_OF_ONE_RANK = Kind(
     "parameters-of-one-rank",
     "After each step all ranks take one rank's parameters, at {line}.",

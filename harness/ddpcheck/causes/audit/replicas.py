@@ -37,6 +37,17 @@ PARAMETERS_CHANGED_APART = Kind(
     parameter=str,
     line=str,
 )
+MODES_DIFFER = Kind(
+    "training-modes-differ",
+    "{ranks:Rank # trains|Ranks # train} with {module} in eval() from step {step} on, and other ranks do not.",
+    because="Dropout and batch norm do something else in eval(), so the ranks train different functions.",
+    look="where eval() is called on some ranks, as for an evaluation on rank 0: call train() on them before {line}",
+    certainty="certain",
+    ranks=tuple[int, ...],
+    module=str,
+    step=int,
+    line=str,
+)
 REPLICAS_DRIFT = Kind(
     "replicas-drift",
     "The ranks' parameters differ from step {step} on, first {parameter}.",
