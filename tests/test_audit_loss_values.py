@@ -127,6 +127,17 @@ def test_checksums_are_those_of_the_bits() -> None:
         assert checksum(changed) != checksum(values)
 
 
+@pytest.mark.parametrize("size", [8, 1 << 15])
+def test_opposite_changes_change_a_checksum(size: int) -> None:
+    """In a mean over ranks, elements may move by as many bits up as down."""
+    values = torch.arange(1, size + 1, dtype=torch.int64)
+    changed = values.clone()
+    changed[0] += 1
+    changed[-1] -= 1
+    assert checksum(changed) != checksum(values)
+    assert checksum(values.roll(2)) != checksum(values)
+
+
 def test_digests_of_parameters_that_changed_since_their_step_are_made_anew(run: Run) -> None:
     parameter, seen = torch.nn.Parameter(torch.ones(4)), models.of(run)
     (after,) = seen.stepped([parameter])
