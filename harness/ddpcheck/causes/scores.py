@@ -84,23 +84,23 @@ LABELS_WRAP = Kind(
 MEAN_OF_RANK_SCORES = Kind(
     "mean-of-rank-scores",
     "The result is the mean of the ranks' scores, not the score of all samples.",
-    look="what is reduced: counts, or outputs and targets, then one score of all samples",
+    look="the reduction over ranks: it must combine counts, or outputs and targets, and no scores",
 )
 MEAN_OF_RANK_SCORES_WITH_ZEROS = Kind(
     "mean-of-rank-scores-with-zeros",
     "The result is the mean of the ranks' scores, with 0 for a rank without a score.",
-    look="what is reduced: counts, or outputs and targets, then one score of all samples",
+    look="the reduction over ranks: it must combine counts, or outputs and targets, and no scores",
 )
 WEIGHTED_MEAN_OF_RANK_SCORES = Kind(
     "weighted-mean-of-rank-scores",
     "The result is the ranks' scores averaged by counts, but {score} is not a mean.",
-    look="what is reduced: counts, or outputs and targets, then one score of all samples",
+    look="the reduction over ranks: it must combine counts, or outputs and targets, and no scores",
     score=str,
 )
 SUM_OF_RANK_SCORES = Kind(
     "sum-of-rank-scores",
     "The result is the sum of the ranks' scores.",
-    look="what is reduced: counts, or outputs and targets, then one score of all samples",
+    look="the reduction over ranks: it must combine counts, or outputs and targets, and no scores",
 )
 SCORE_NOT_COMBINED = Kind(
     "score-not-combined",
@@ -177,7 +177,7 @@ CLASS_MISSING_ON_RANK_LEFT_OUT = Kind(
 F1_MEAN_OF_RANKS = Kind(
     "f1-mean-of-ranks",
     "The F1 of a class is the mean over ranks; counts have to be summed first.",
-    look="what is reduced: true positives, and counts of predictions and labels",
+    look="the reduction over ranks: it must combine true positives, and counts of predictions and labels",
 )
 F1_MEAN_OF_RANKS_WITH_ZEROS = Kind(
     "f1-mean-of-ranks-with-zeros", "The F1 of a class is the mean over ranks, 0 where a rank lacks the class."
