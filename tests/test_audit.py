@@ -77,6 +77,20 @@ def test_faults_of_gradients(fault: str, cause: str) -> None:
     assert audited.page.startswith("NO")
 
 
+def test_the_line_that_combines_samples_is_told_after_random_draws(tmp_path: Path) -> None:
+    """A random result is that of the ranks in one process as well, so the noise is no first difference."""
+    text = Path(TRAIN).read_text(encoding="utf-8")
+    forward = "        return self.head(self.body(x))\n"
+    combined = "        x = x + 0.1 * torch.randn_like(x)\n        x = x / x.square().mean().sqrt()  # combined\n"
+    script = write(tmp_path, text.replace(forward, combined + forward))
+    line = next(
+        n for n, each in enumerate(Path(script).read_text(encoding="utf-8").splitlines(), 1) if "# combined" in each
+    )
+    audited = audit(script)
+    assert audited.causes[0] == "loss-couples-samples", audited.page
+    assert f"combined in script.py:{line};" in audited.page, audited.page
+
+
 RECORD_ALONE = [
     ("world_is_one", "world-is-one"),
     ("different_initial_parameters", "different-initial-parameters"),

@@ -152,13 +152,18 @@ class _Watching(_Mode):  # type: ignore[misc]
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = self._seen(func, args, kwargs)
+        operation_values.of(self._draws.run).see(func, args, result)
+        return result
+
+    def _seen(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """The operation's result; in a mirror, a random one is that of the real run."""
         result = func(*args, **(kwargs or {}))
         draws, run = self._draws, self._draws.run
         drawing, product, loss, applying, joining = _kind(func)
         used_buffers.of(run).see(func, args, result)
         carried_values.of(run).see(func, args, result)
         loss_terms.of(run).see(func, args, result)
-        operation_values.of(run).see(func, args, result)
         if not drawing:
             if product and isinstance(result, torch.Tensor) and result.dtype in _LOW:
                 run.precision = _LOW[result.dtype]
