@@ -14,7 +14,7 @@ import numpy as np
 from ..seeded_values import Array
 from ..storage.archives import read_arrays
 from ..storage.files import UnreadableFile, UnwritableFile, atomic_file
-from .plan import TrainingPlan
+from .plan import TrainingPlan, UnusablePlan
 from .rank_messages import TrainingFailed
 
 _FORMAT = 1
@@ -61,7 +61,7 @@ def load(path: Path) -> Checkpoint:
         raise TrainingFailed(
             f"there is no checkpoint {path} on this host; train without --resume first, or share the folder between hosts"
         ) from None
-    except (UnreadableFile, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (UnreadableFile, UnusablePlan, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise TrainingFailed(f"{path} is not a checkpoint of this program ({error}); train without --resume") from None
 
 
