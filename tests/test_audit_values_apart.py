@@ -83,5 +83,13 @@ def test_the_first_operation_whose_result_is_not_the_ranks(tmp_path: Path, loss:
     assert apart(tmp_path, loss) == operation
 
 
+def test_infinite_values_as_in_a_mask_are_compared_without_a_warning(tmp_path: Path) -> None:
+    def loss(x: Any, weight: Any) -> Any:
+        mask = torch.full((3,), float("-inf")).masked_fill(torch.tensor([True, False, True]), 0.0)
+        return (x @ weight + mask).exp().mean()
+
+    assert apart(tmp_path, loss) == ""
+
+
 def test_nothing_is_told_without_a_record(tmp_path: Path) -> None:
     assert first_value_apart(tmp_path, 2, 0, 0, half=False) is None

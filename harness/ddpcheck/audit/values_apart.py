@@ -97,9 +97,8 @@ def _read(folder: Path, name: str) -> _Operations | None:
     if not journal.has(name):
         return None
     loss, results, sizes, flat = journal.load(name)
-    parts = iter(
-        np.split(np.nan_to_num(flat.numpy()), np.cumsum([each for sums in sizes for each in sums if each is not None]))
-    )
+    ends = np.cumsum([each for sums in sizes for each in sums if each is not None])
+    parts = iter(np.split(np.nan_to_num(flat.numpy(), posinf=0.0, neginf=0.0), ends))
     return _Operations(loss, results, [tuple(None if each is None else next(parts) for each in sums) for sums in sizes])
 
 

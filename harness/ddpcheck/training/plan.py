@@ -151,10 +151,9 @@ class TrainingPlan:
         if (refusal := capabilities.refuses(world_size)) is not None:
             found.append(refusal)
         if self.is_named and self.model not in named_models:
-            names = did_you_mean(self.model, named_models) or f"models are {', '.join(sorted(named_models)) or 'none'}"
-            found.append(
-                f"no model has the name {self.model!r}; {names}; or give layer sizes, such as --model 64-128-10"
-            )
+            every = f"it builds {', '.join(sorted(named_models)) or 'no model by name'}"
+            names = did_you_mean(self.model, named_models) or every
+            found.append(f"no model {self.model!r}; {names}; or give layer sizes, such as --model 64-128-10")
         if self.is_named and self.dtype != "float32":
             found.append(f"models with a name compute in float32, not {self.dtype}")
         return found
