@@ -267,7 +267,7 @@ def test_expected_failure_is_no_failure() -> None:
             "holds measurements, not verdicts; show them with: ddpcheck report ",
         ),
         (["gate", "numpy_sockets", "--base", "main"], "run the gate in the git repository of the implementation"),
-        (["train", "numpy_sockets", "--model", "resnet"], "no model has the name 'resnet'; models are none; or give "),
+        (["train", "numpy_sockets", "--model", "resnet"], "no model 'resnet'; it builds no model by name; or give "),
         (["check", f"{MINIMAL}:adapter", "-w", "0"], "should be world sizes from 1 to 1024"),
         (["check", f"{MINIMAL}:adapter", "-w", "two"], "should be world sizes such as"),
         (["check", f"{MINIMAL}:adapter", "--expect-failure", "check_x"], "should be NAME=REASON"),
