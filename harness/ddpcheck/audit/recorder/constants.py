@@ -6,12 +6,12 @@ Only operations that apply a small tensor to others are looked at. Parameters an
 from __future__ import annotations
 
 import functools
-import weakref
 from typing import Any
 
 import torch
 
 from ..recorded_process import Run
+from .tensor_numbers import TensorNumbers
 from .tensors import digest
 
 OPERATIONS = frozenset(
@@ -25,7 +25,7 @@ class Constants:
 
     def __init__(self, run: Run) -> None:
         self.run = run
-        self._first: dict[int, tuple[weakref.ref[torch.Tensor], int]] = {}
+        self._first = TensorNumbers()
         self._noted: set[int] = set()
 
     def see(self, args: Any) -> None:
@@ -41,9 +41,9 @@ class Constants:
                 or each.numel() > _MOST
             ):
                 continue
-            reference, step = self._first.get(id(each), (None, 0))
-            if reference is None or reference() is not each:
-                self._first[id(each)] = weakref.ref(each), run.step
+            step = self._first.of(each)
+            if step is None:
+                self._first.add(each, run.step)
                 self._noted.discard(id(each))
             elif step < run.step and id(each) not in self._noted:
                 self._noted.add(id(each))

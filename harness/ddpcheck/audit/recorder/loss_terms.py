@@ -6,12 +6,12 @@ Compared with one process, they show which term of a loss is wrong, and at which
 from __future__ import annotations
 
 import functools
-import weakref
 from typing import Any
 
 import torch
 
 from ..recorded_process import Run
+from .tensor_numbers import TensorNumbers
 
 _MOST = 256
 """The most values that are kept of one backward pass, and the most numbers."""
@@ -29,7 +29,7 @@ class LossTerms:
         self.run = run
         self._values: list[list[Any]] = []
         self._numbers: list[list[Any]] = []
-        self._places: dict[int, tuple[weakref.ref[torch.Tensor], int]] = {}
+        self._places = TensorNumbers()
 
     def see(self, operation: Any, args: Any, result: Any) -> None:
         run = self.run
@@ -48,17 +48,13 @@ class LossTerms:
         if number is not None and len(self._numbers) < _MOST:
             self._numbers.append([line, name, number])
         if single and len(self._values) < _MOST:
-            parts = [place for each in _flat(args) if (place := self._place(each)) is not None]
-            self._places[id(result)] = weakref.ref(result), len(self._values)
+            parts = [place for each in _flat(args) if (place := self._places.of(each)) is not None]
+            self._places.add(result, len(self._values))
             self._values.append([line, name, float(result.detach()), parts, number])
-
-    def _place(self, value: Any) -> int | None:
-        reference, place = self._places.get(id(value), (None, 0))
-        return place if reference is not None and reference() is value else None
 
     def close(self, loss: torch.Tensor) -> None:
         """Note what was seen before a backward of this loss."""
-        run, place = self.run, self._place(loss)
+        run, place = self.run, self._places.of(loss)
         if run.full and place is not None:
             run.note(
                 "terms", step=run.step, number=run.backwards, loss=place, values=self._values, numbers=self._numbers

@@ -6,13 +6,13 @@ Compared with one process, they show the first operation of which a rank's part 
 from __future__ import annotations
 
 import functools
-import weakref
 from collections.abc import Iterator
 from typing import Any
 
 import torch
 
 from ..recorded_process import Run
+from .tensor_numbers import TensorNumbers
 
 _STEPS = 2
 """The first optimizer steps, which are recorded: sums over all results are dear, and most losses are alike in all steps."""
@@ -32,7 +32,7 @@ class OperationValues:
         self.run = run
         self._results: list[tuple[str, str, tuple[int, ...], tuple[int, ...]]] = []
         self._sums: list[list[torch.Tensor | None]] = []
-        self._places: dict[int, tuple[weakref.ref[torch.Tensor], int]] = {}
+        self._places = TensorNumbers()
 
     def see(self, operation: Any, args: Any, result: Any) -> None:
         run = self.run
@@ -42,19 +42,15 @@ class OperationValues:
         if not given or len(self._results) >= _MOST:
             return
         line, name = run.line(), operation.overloadpacket.__name__
-        taken = tuple(place for each in _tensors(args) if (place := self._place(each)) is not None)
+        taken = tuple(place for each in _tensors(args) if (place := self._places.of(each)) is not None)
         for each in given:
-            self._places[id(each)] = weakref.ref(each), len(self._results)
+            self._places.add(each, len(self._results))
             self._results.append((line, name, taken, tuple(each.shape)))
             self._sums.append([] if operation.is_view else _sums(each))
 
-    def _place(self, value: torch.Tensor) -> int | None:
-        reference, place = self._places.get(id(value), (None, 0))
-        return place if reference is not None and reference() is value else None
-
     def close(self, loss: torch.Tensor) -> None:
         """Keep what was seen before a backward of this loss."""
-        run, place = self.run, self._place(loss)
+        run, place = self.run, self._places.of(loss)
         every = [each for sums in self._sums for each in sums if each is not None]
         if place is not None and every:
             sizes = [[None if each is None else len(each) for each in sums] for sums in self._sums]
