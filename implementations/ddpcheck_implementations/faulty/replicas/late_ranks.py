@@ -6,7 +6,7 @@ from threading import Thread
 
 from ddpcheck.seeded_values import Array
 
-from ..base import PlainReplica, fault
+from ..base import PlainReplica, added, fault
 
 PATIENCE = 0.03
 """Seconds to wait for a reduction."""
@@ -19,8 +19,12 @@ class NotWaitedFor(PlainReplica):
     between_processes = True
     sending: Thread | None = None
 
-    def used_somewhere(self) -> list[str]:
-        return list(self.network.learned)
+    def synchronise(self, batch_size: int) -> None:
+        reduced = {name: self.reduce(name, self.mine(name)) for name in self.network.learned}
+        if self.sending is not None:
+            self.sending.join()  # the exchange of the used names begins when the late rank has come
+        self.synced = added(self.synced, {name: reduced[name] for name in self.used_somewhere()})
+        self.local = {}
 
     def reduce(self, name: str, gradient: Array) -> Array:
         found: list[Array] = []
