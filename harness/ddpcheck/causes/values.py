@@ -170,6 +170,12 @@ ROUNDED_AS = Kind(
     dtype=str,
     given=str,
 )
+CUT_NOT_ROUNDED = Kind(
+    "cut-not-rounded",
+    "Values are cut to fewer bits, not rounded: all are nearer to zero.",
+    because="Rounding to nearest makes about half of them larger. Over a training the cuts add up to smaller gradients.",
+    look="the conversion to the smaller dtype: a shift of bits cuts, a cast rounds",
+)
 SENT_AS_INT8 = Kind(
     "sent-as-int8",
     "Values are sent as integers of 8 bits.",

@@ -21,6 +21,7 @@ from .clipping import CLIPPED
 EXACT = "check_gradients_equal_the_large_batch_exactly"
 REAL = "check_gradients_equal_the_large_batch_within_rounding"
 SGD = "check_sgd_matches_one_process"
+CUT = "check_gradients_in_fewer_bits_are_not_cut"
 ANY = "check_random_training_programs_match_one_process"
 
 
@@ -76,6 +77,12 @@ class FixedPoint(PlainReplica):
 @in_place_of("compressed")
 def rounded_to_float16(replica: PlainReplica, array: Array) -> Array:
     return as_float16(array)
+
+
+@in_place_of("compressed")
+def cut_to_bfloat16(replica: PlainReplica, array: Array) -> Array:
+    """The upper half of each float32, as it is."""
+    return (array.astype(np.float32).view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)
 
 
 @around("reduce")
@@ -171,6 +178,9 @@ table(
     Fault("compressed-to-float16", "Correct if promised: gradients are sent as float16.",
           where=always, effect=rounded_to_float16.of(Compressing),
           reduction_dtype="float16"),
+    Fault("cut-to-bfloat16", "Gradients are cut to bfloat16 by a shift of bits, not rounded.",
+          where=always, effect=cut_to_bfloat16.of(Compressing),
+          caught_by=CUT, cause="cut-not-rounded", reduction_dtype="bfloat16"),
     Fault("compressed-and-summed", "Compressed gradients are summed, not averaged.",
           where=always, effect=not_divided.of(Compressing),
           caught_by=EXACT, cause="summed-not-averaged", reduction_dtype="bfloat16"),
