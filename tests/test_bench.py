@@ -231,6 +231,9 @@ def test_the_legend_names_every_column_that_needs_a_word(tmp_path: Path) -> None
     (collective,), (steps,) = tables(results.sorted()), step_tables(results.sorted())
     for name in {*collective.splitlines()[2].split(), *steps.splitlines()[1].split()} - {"count", "type", "redop"}:
         assert name in said
+    assert "one launch    2 of 2 times have no spread" in legend(results.sorted())
+    results.add(point, 2e-3)
+    assert "one launch    1 of 2 times" in legend(results.sorted())
 
 
 def test_interruption_keeps_measurements(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,10 +60,16 @@ def step_tables(points: Iterable[Point]) -> Iterator[str]:
         yield "\n".join([*lines, *map(_step_line, rows)])
 
 
-def legend(points: Iterable[Point]) -> str:
-    """The meaning of the columns in the tables of these points; empty without points."""
+def legend(points: Sequence[Point]) -> str:
+    """The meaning of the columns in the tables of these points, and how many have no spread; empty without points."""
     kinds = {point.info["kind"] for point in points}
-    return "\n".join(text for kind, text in _LEGENDS.items() if kind in kinds)
+    once = sum(len(point.data) == 1 for point in points)
+    lines = [text for kind, text in _LEGENDS.items() if kind in kinds]
+    if once:
+        lines.append(
+            f"one launch    {once} of {len(points)} times have no spread between launches: --launches 3 measures it"
+        )
+    return "\n".join(lines)
 
 
 def _by_model(point: Point) -> tuple[int, str, int, str]:
