@@ -397,6 +397,8 @@ def test_terminals_get_a_line_for_each_process() -> None:
         (("numpy_sockets", "--hosts", "a,b", "--run"), "on this host only"),
         (("numpy_sockets", "--engine", "torchrun", "--run", "--master-port", "4000"), "another --engine"),
         (("no_such_adapter",), "not a known adapter"),
+        (("numpy_sockets", "-n", "2", "--epoch", "3"), "No such option '--epoch'"),
+        (("numpy_sockets", "--epochs", "many"), "'many' is not a valid integer"),
     ],
 )
 def test_unlaunchable_request_is_a_usage_error(arguments: tuple[str, ...], message: str) -> None:

@@ -16,6 +16,7 @@ from ..launchers.launcher import Launcher, ParentProcessLauncher
 from ..running.adapter_lookup import how_to_install, is_adapter_file, missing_modules, resolve
 from ..running.guarded_import import IMPORT_SECONDS
 from ..running.launcher_lookup import launcher_named
+from ..training.program import program as training
 from .launched_ranks import run_ranks
 from .number_options import RANKS, WholeNumber
 from .options import usage_errors
@@ -75,6 +76,10 @@ def command(
     adapter = None if program.endswith(".py") else _adapter(program)
     if adapter is None:
         _is_script(program, run=run)
+    else:
+        training.make_context(
+            f"ddpcheck launch {program}", [program, *arguments]
+        )  # refuses options that it does not have
     chosen = engine or _fitting(adapter)
     cluster = Cluster(_hosts(nnodes, hosts, master_addr), nproc_per_node, master_port or DEFAULT_MASTER_PORT)
     if run:
