@@ -12,7 +12,7 @@ from ddpcheck.audit.laws import (
     replicas,
     world,
 )
-from ddpcheck.audit.verdicts import answer, verdicts_of
+from ddpcheck.audit.verdicts import NOTHING_JUDGED, answer, verdicts_of
 from ddpcheck.causes import Kind, as_listed, audit
 
 
@@ -52,6 +52,25 @@ def test_a_script_that_finds_no_gpu_is_not_judged_unless_it_ran_without(no_gpu: 
     assert judged.status == ("broken" if no_gpu else "not judged")
     status, first = answer(seen, verdicts_of(seen))
     assert (status, "--no-gpu" in first) == ((1, False) if no_gpu else (2, True))
+
+
+@pytest.mark.parametrize(("statuses", "found"), [((2, 2), "not judged"), ((2, 0), "broken"), ((1, 1), "broken")])
+def test_a_script_that_refuses_its_arguments_is_not_judged(statuses: tuple[int, ...], found: str) -> None:
+    ends: list[Event] = [
+        {
+            "kind": "end",
+            "why": "exit",
+            "error": "the script exited",
+            "exit_status": each,
+            "line": "train.py:9",
+            "at": 1.0,
+        }
+        for each in statuses
+    ]
+    seen = evidence(*([{"kind": "installed"}, end] for end in ends))
+    assert world.ranks_end_without_error(seen).status == found
+    status, first = answer(seen, verdicts_of(seen))
+    assert (status == NOTHING_JUDGED) == ("does not accept its arguments" in first) == (found == "not judged")
 
 
 @pytest.mark.parametrize(

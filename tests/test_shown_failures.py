@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from ddpcheck.causes import Cause, gradients, traffic, values
+from ddpcheck.causes import Cause, gradients, operations, ranks, traffic, values
 from ddpcheck.cli.shortened_stacks import shortened
 from ddpcheck.cli.shown_failures import ShownFailures
 from ddpcheck.running.failure_files import FailureFiles
@@ -47,6 +47,14 @@ def test_a_failure_whose_causes_include_one_that_is_shown_is_told_by_it() -> Non
     lines = shown(failed("check_a", SUMMED), both)
     assert lines[-1] == "✗ mine, 2 ranks: check_b (gradients): the same cause, summed-not-averaged"
     assert any(gradients.ACCUMULATED_SURVIVES_ZERO_GRAD().headline in line for line in shown(both))
+
+
+def test_an_error_that_came_without_these_circumstances_is_told_by_itself() -> None:
+    raised = ranks.RANK_RAISED(error="RuntimeError", at="wrapper.py:69")
+    alone = [failed(f"check_{number}", raised) for number in range(2)]
+    guessed = failed("check_c", operations.DROPPED_WINDOW_REMEMBERED(backward=1, cleared=3), raised)
+    assert shown(*alone, guessed)[-1] == "✗ mine, 2 ranks: check_c (gradients): the same cause, rank-raised"
+    assert any("bookkeeping" in line for line in shown(alone[0], guessed))
 
 
 def test_a_cause_that_was_not_shown_in_full_is_not_called_the_same() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from ..counted_nouns import counted
@@ -20,7 +20,7 @@ _SYMBOLS = {**SYMBOLS, "noted": NOTED_SYMBOL}
 
 
 def page(evidence: Evidence, verdicts: list[Verdict], *, every: bool = False) -> str:
-    """Plain text. Without `every`, laws that held are only counted."""
+    """Plain text. Without `every`, laws that held are only counted, and if nothing could be judged, all others, too."""
     return "\n".join(_lines(evidence, verdicts, every=every))
 
 
@@ -32,7 +32,8 @@ def _lines(evidence: Evidence, verdicts: list[Verdict], *, every: bool) -> Itera
         yield from (f"   {line}" for line in evidence.real.output.rstrip().splitlines()[-SHOWN_LINES:])
     yield from _findings(verdicts)
     yield ""
-    yield from _table(verdicts, every=every)
+    counted_only = () if every else ("passed", "skipped") if status == NOTHING_JUDGED else ("passed",)
+    yield from _table(verdicts, counted_only)
     yield ""
     yield from scope(evidence)
 
@@ -69,12 +70,12 @@ def _findings(verdicts: list[Verdict]) -> Iterator[str]:
         yield "\nBegin with 1: the later findings may follow from it."
 
 
-def _table(verdicts: list[Verdict], *, every: bool) -> Iterator[str]:
+def _table(verdicts: list[Verdict], counted_only: Collection[str]) -> Iterator[str]:
     sentences = {law.name: law.sentence for law in LAWS}
     width = max(map(len, sentences.values()))
     for result, word in _WORDS.items():
         own = [verdict for verdict in verdicts if _result(verdict) == result]
-        if own and result == "passed" and not every:
+        if own and result in counted_only:
             yield f"{_SYMBOLS[result]} {word:<10} {counted(len(own), 'law')}; ddpcheck audit -v names them"
             continue
         for verdict in own:

@@ -54,11 +54,17 @@ def run_script(words: list[str], rank: int, install: Callable[[Run], None]) -> N
             runpy.run_path(str(Path(words[0]).resolve()), run_name="__main__")
     except SystemExit as end:
         if end.code not in (None, 0):
-            run.leave("exit", 1, error=f"the script exited with {end.code!r}", line=_line(run, end))
+            error = f"the script exited with {end.code!r}"
+            run.leave("exit", 1, error=error, line=_line(run, end), exit_status=_exit_status(end))
     except BaseException as error:
         traceback.print_exc()
         run.leave("raised", 1, error=f"{type(error).__name__}: {error}", line=_line(run, error))
     run.leave("finished")
+
+
+def _exit_status(end: SystemExit) -> int:
+    """The status with which Python would end; a message as the code means 1."""
+    return end.code if isinstance(end.code, int) else 1
 
 
 def _install(run: Run) -> None:

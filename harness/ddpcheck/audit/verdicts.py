@@ -10,6 +10,7 @@ from .evidence import Evidence
 from .laws import LAWS, Law, LawVerdict
 from .laws.law import not_judged
 from .missing_gpu import missing_gpu
+from .refused_arguments import refused_arguments
 
 NOTHING_JUDGED = 2
 """The exit status of an audit that saw no optimizer step on all ranks."""
@@ -60,6 +61,8 @@ def answer(evidence: Evidence, verdicts: list[Verdict]) -> tuple[int, str]:
         return 1, f"NO: {name} on {counted(evidence.ranks, 'rank')} is not the run of one process ({causes})"
     if error := missing_gpu(evidence):
         return NOTHING_JUDGED, f"NOT JUDGED: {name} needs a GPU; run it on the CPU with --no-gpu ({error})"
+    if refused_arguments(evidence):
+        return NOTHING_JUDGED, f"NOT JUDGED: {name} does not accept its arguments; options of the audit come before it"
     if not evidence.steps_seen:
         return NOTHING_JUDGED, f"NOT JUDGED: {name} took no optimizer step on all ranks"
     if against.status == "skipped":

@@ -160,6 +160,7 @@ ZEROS_FOR_UNUSED = Kind(
 ZERO_FOR_NONE = Kind(
     "zero-for-none",
     "A zero gradient stands for none: weight decay and momentum move the parameter.",
+    look='the gradient of a parameter that no rank used: None, unless unused_gradient="zero" is promised',
 )
 CONSTRUCTION_VALUE = Kind(
     "construction-leaves-other-value",

@@ -9,11 +9,12 @@ from collections import Counter
 
 from rich.console import Console
 
+from ..causes.ranks import RANK_RAISED
 from ..counted_nouns import counted
 from ..launchers.launcher import Launcher
-from ..running.failure_causes import headline_of, identity_of, implies
+from ..running.failure_causes import headline_of, identity_of, identity_of_cause, implies
 from ..running.failure_files import FailureFiles
-from ..running.failure_groups import by_what_others_show
+from ..running.failure_groups import by_what_others_show, led_by
 from ..verdict import Verdict
 from .verdict_output import show_briefly, show_failure
 
@@ -21,6 +22,8 @@ _IN_FULL = 8
 """Causes of one adapter that are shown in full. Later causes get one line each."""
 _SAME = 5
 """The number of checks with the same cause that get one line each."""
+_WITHOUT = 2
+"""After this many failures by an error alone, special circumstances do not explain it."""
 
 
 class ShownFailures:
@@ -39,7 +42,7 @@ class ShownFailures:
     def show(self, verdict: Verdict, reference: str, launcher: Launcher | None) -> None:
         """reference: of the adapter. launcher: used instead of the adapter's."""
         job, script = self._files.write(reference, verdict, launcher)
-        verdict = by_what_others_show(verdict, self._in_full)
+        verdict = self._as_raised_before(by_what_others_show(verdict, self._in_full))
         cause = verdict.adapter, identity_of(verdict) or (verdict.check, str(verdict.world_size))
         before = self._seen[cause]
         self._seen[cause] += 1
@@ -63,6 +66,14 @@ class ShownFailures:
             show_failure(self._console, verdict, self._files.keep_text, job, script)
         else:
             show_briefly(self._console, verdict, headline_of(verdict))
+
+    def _as_raised_before(self, verdict: Verdict) -> Verdict:
+        """The verdict, led by its error if this has failed several checks without the circumstances of this one."""
+        for cause in verdict.causes[1:]:
+            seen = self._seen[verdict.adapter, identity_of_cause(cause)]
+            if cause.id == RANK_RAISED.id and seen >= _WITHOUT:
+                return led_by(verdict, cause)
+        return verdict
 
     def show_numbers_of_omitted(self) -> None:
         """Show the numbers of failures that were only counted."""

@@ -62,7 +62,7 @@ def _sharing_a_cause(verdict: Verdict, failed: Sequence[Verdict]) -> Verdict:
         return verdict
     if slip := next((cause for cause in verdict.causes if _is_a_slip(cause)), None):
         first = {identity_of(other) for other in failed if other.adapter == verdict.adapter and slip in other.causes}
-        return _told_by(verdict, slip) if len(first) > 1 else verdict
+        return led_by(verdict, slip) if len(first) > 1 else verdict
     if not tells_little(verdict):
         return by_what_others_show(verdict, failed)
     if _leads_elsewhere(verdict, failed):
@@ -70,7 +70,7 @@ def _sharing_a_cause(verdict: Verdict, failed: Sequence[Verdict]) -> Verdict:
     others = {identity_of(other)[0] for other in failed if other.adapter == verdict.adapter and identity_of(other)}
     for cause in verdict.causes[1:]:
         if implied_by(cause.id) & others:
-            return _told_by(verdict, cause, "likely")
+            return led_by(verdict, cause, "likely")
     return verdict
 
 
@@ -82,7 +82,7 @@ def by_what_others_show(verdict: Verdict, failed: Sequence[Verdict]) -> Verdict:
     others = (other for other in failed if other is not verdict and other.adapter == verdict.adapter)
     first = {known[0] for other in others if (known := identity_of(other))}
     shown = first.union(*map(implied_by, first))
-    return _told_by(verdict, next((cause for cause in likely if cause.id in shown), likely[0]))
+    return led_by(verdict, next((cause for cause in likely if cause.id in shown), likely[0]))
 
 
 def _leads_elsewhere(verdict: Verdict, failed: Sequence[Verdict]) -> bool:
@@ -110,11 +110,11 @@ def _under_its_condition(group: FailureGroup) -> tuple[Verdict, ...]:
         return group.verdicts
     named = [{cause.id for cause in verdict.causes} for verdict in group.verdicts if verdict.diagnosis]
     common = frozenset.intersection(CONDITIONS, *named)
-    told = [_told_by(verdict, cause) for verdict in group.verdicts for cause in verdict.causes if cause.id in common]
+    told = [led_by(verdict, cause) for verdict in group.verdicts for cause in verdict.causes if cause.id in common]
     return tuple(told) if len(told) == len(group.verdicts) else group.verdicts
 
 
-def _told_by(verdict: Verdict, cause: Cause, certainty: Certainty | None = None) -> Verdict:
+def led_by(verdict: Verdict, cause: Cause, certainty: Certainty | None = None) -> Verdict:
     """The verdict with this cause first."""
     if verdict.diagnosis is None:
         return verdict

@@ -205,6 +205,7 @@ IMPLIES: dict[str, frozenset[str]] = {
     ),  # where it is told more often than they are
     # the first is the same for windows of two
     gradients.FIRST_MICRO_BATCH_MISSING.id: _ids(gradients.LAST_MICRO_BATCH_ONLY, replicas.MICRO_BATCHES_LOST),
+    gradients.LAST_MICRO_BATCH_MISSING.id: _ids(gradients.RANK_SENDS_OLD),  # the sum before it
     gradients.LAST_MICRO_BATCH_ONLY.id: _ids(replicas.MICRO_BATCHES_LOST),
     gradients.LOSS_MULTIPLIED_BY_WORLD_SIZE.id: _ids(values.SUMMED_NOT_AVERAGED, *_FACTOR),
     gradients.LOSS_DIVIDED_BY_WORLD_SIZE.id: _ids(

@@ -30,7 +30,7 @@ def schedules_fit_the_run(evidence: Evidence) -> LawVerdict:
     made = evidence.real.of(0, "schedule")
     steps = evidence.real.of(0, "step")
     if not made or not steps:
-        return not_judged("no learning-rate schedule of torch was seen")
+        return not_judged("no learning-rate schedule of torch by steps or epochs was seen")
     for schedule in made:
         own = _steps_under(schedule, steps)
         if own and (verdict := _ended_early(evidence, schedule, own)):

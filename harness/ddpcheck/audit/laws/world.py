@@ -11,6 +11,7 @@ from ...counted_nouns import counted, ranks_named
 from ..event_journal import Event
 from ..evidence import Evidence
 from ..missing_gpu import missing_gpu
+from ..refused_arguments import refused_arguments
 from .call_sites import chain_of, where_calls_part, where_it_waits
 from .deciding_conditions import deciding_condition
 from .law import LawVerdict, broken, held, not_judged
@@ -275,6 +276,8 @@ def ranks_end_without_error(evidence: Evidence) -> LawVerdict:
             causes.RANKS_WAIT(ranks=waiting, lines=lines),
             details=[stack for rank in waiting if (stack := real.stacks[rank] if rank < len(real.stacks) else "")],
         )
+    if refused_arguments(evidence):
+        return not_judged("the script does not accept its arguments")
     if error := missing_gpu(evidence):
         return not_judged(f"the script needs CUDA or NCCL, which it does not get here: {error}")
     if failed:
