@@ -10,6 +10,7 @@ import numpy as np
 from ddpcheck import assertions
 from ddpcheck.causes import replicas as causes
 from ddpcheck.causes.gradients import ACCUMULATED_SURVIVES_ZERO_GRAD
+from ddpcheck.causes.operations import DROPPED_WINDOW_REMEMBERED
 from ddpcheck.causes.values import SUMMED_NOT_AVERAGED
 from ddpcheck.check_levels import Level
 from ddpcheck.checks import law
@@ -94,12 +95,17 @@ def check_gradients_are_the_mean_of_local_gradients(session: Session) -> None:
         raise _without_local_backward(session, finding) from None
 
 
+_OF_LOCAL_BACKWARD = frozenset({ACCUMULATED_SURVIVES_ZERO_GRAD.id, DROPPED_WINDOW_REMEMBERED.id})
+"""Causes that blame the backward inside no_sync()."""
+
+
 def _without_local_backward(session: Session, finding: Finding) -> Finding:
     """The finding; at world size 2, a sum in place of a mean looks like the backward inside no_sync, counted again, and
-    at any world size like local gradients that are divided. Jobs with one kind of backward tell which.
+    at any world size like local gradients that are divided. An error may have come from that backward. Jobs with one
+    kind of backward tell which.
     """
     job, told = finding.job, finding.diagnosis.causes
-    survives = [cause for cause in told if ACCUMULATED_SURVIVES_ZERO_GRAD.explains([cause])]
+    survives = [cause for cause in told if cause.id in _OF_LOCAL_BACKWARD]
     others = tuple(cause for cause in told if cause not in survives)
     if job is None or not (survives or SUMMED_NOT_AVERAGED.explains(others)):
         return finding
@@ -107,6 +113,8 @@ def _without_local_backward(session: Session, finding: Finding) -> Finding:
     wrong = finding_on(session, alone, as_one_process(session.capabilities))
     if wrong is not None:
         return finding.blaming(wrong.diagnosis.causes or others)
+    if DROPPED_WINDOW_REMEMBERED.explains(told):
+        return finding
     return finding.blaming(causes_of_two_inside(session) or (*survives, *others))
 
 
