@@ -112,6 +112,14 @@ def test_a_page_of_passes_says_so() -> None:
     assert "Failures by cause" not in document
 
 
+def test_the_page_of_an_audit_begins_with_its_answer() -> None:
+    verdicts = (Verdict("train.py", 2, "replicas_stay_equal", "replicas", "passed"),)
+    answered = {"audit": True, "answer": "YES: train.py on 2 ranks is the run of one process", "seconds": 38.8}
+    document = page(Results(verdicts, answered))
+    assert "<h1>✓ YES: train.py on 2 ranks is the run of one process</h1>" in document
+    assert "38.8 s for the runs of the script" in document
+
+
 def test_a_pass_with_an_observation_is_a_note() -> None:
     seen = "names in it begin with `module.`"
     document = page(Results((Verdict("mine", 2, "check_a", "sums", "passed", observation=seen),)))

@@ -25,7 +25,7 @@ weak, strong  the batch of each rank, or of all ranks together, is the same at e
 batch         samples of each rank
 step          one optimizer step on the slowest rank: median over iterations, then over launches
 compute       the same step inside no_sync(), without communication
-exposed       step - compute: communication for which the step waits; noise of a busy machine can make it negative
+exposed       step - compute in each launch, then the median: communication for which the step waits; noise can make it negative
 hidden        share of the communication that overlaps with backward; 100% if exposed is negative or zero
 peak          most resident memory of a rank since its start, all earlier measurements included""",
 }

@@ -80,12 +80,12 @@ def hang(trace: Trace, group: tuple[int, ...] | None = None) -> Finding:
 
 
 def explained(finding: Finding, job: Job, trace: Trace) -> Finding:
-    """The finding of an incomplete Trace, with the likeliest cause in front. Without causes if no replica was made yet,
-    because the Job's subject did not begin.
+    """The finding of an incomplete Trace, with the likeliest cause in front. If no replica was made yet, the Job's subject
+    did not begin, and the error alone is told.
     """
     culprit = trace.first_failure
     if culprit is not None and culprit.without_replica:
-        return finding.blaming()
+        return finding.blaming(() if finding.hung else first_cause(OF_A_FAILED_RANK, culprit))
     if culprit is None or culprit.last is None:
         return finding
     of = FailedRank(finding.diagnosis.causes, culprit, job, trace)

@@ -128,6 +128,11 @@ class Evidence:
         return tuple({key: name for event in own for key, name in event["names"].items()} for own in each_rank)
 
     @property
+    def seconds(self) -> float:
+        """The time of all runs together."""
+        return sum(run.seconds for run in (self.real, *self.mirrors.values()))
+
+    @property
     def title(self) -> str:
         """The script or module."""
         return self.script[1] if self.script[0] == "-m" else self.script[0]

@@ -137,7 +137,15 @@ def command(
             evidence = _run(out, request, keep)
     verdicts = verdicts_of(evidence)
     out.print(escape(page(evidence, verdicts, every=verbose)), soft_wrap=True)
-    settings = {"audit": True, "ranks": evidence.ranks, "steps": evidence.steps, "no_gpu": no_gpu}
+    status, first = answer(evidence, verdicts)
+    settings = {
+        "audit": True,
+        "answer": first,
+        "ranks": evidence.ranks,
+        "steps": evidence.steps,
+        "no_gpu": no_gpu,
+        "seconds": round(evidence.seconds, 1),
+    }
     files = RequestedFiles()
     if json_file is not None:
         results = Results(tuple(verdicts), settings)
@@ -147,7 +155,7 @@ def command(
     if markdown_file is not None:
         run_again = _again(script, arguments) if judged is None else ""
         files.write(lambda: write_markdown(evidence, verdicts, markdown_file, run_again))
-    sys.exit(files.status(answer(evidence, verdicts)[0]))
+    sys.exit(files.status(status))
 
 
 def _again(script: str | None, arguments: Sequence[str]) -> str:

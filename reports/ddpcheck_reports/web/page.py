@@ -39,7 +39,7 @@ def page(results: Results) -> str:
     """The whole page, as a document."""
     style, script = _asset("style.css"), _asset("script.js")
     policy = f"default-src 'none'; style-src 'sha256-{_digest(style)}'; script-src 'sha256-{_digest(script)}'"
-    title = f"ddpcheck: {_answer(results.verdicts)}"
+    title = f"ddpcheck: {_answer(results)}"
     head = tag(
         "head",
         Html('<meta charset="utf-8">'),
@@ -56,7 +56,7 @@ def _sections(results: Results) -> list[Html]:
     verdicts = results.verdicts
     figures = tag("div", status_bars(verdicts, WORDS), time_bars(verdicts), class_="figures")
     return [
-        _verdict(verdicts),
+        _verdict(results),
         *_what_went_wrong(verdicts),
         _matrix(verdicts),
         tag("section", tag("h2", "Figures"), figures),
@@ -68,7 +68,11 @@ def _sections(results: Results) -> list[Html]:
 # ----------------------------------------------------------------------------------------------------- verdict
 
 
-def _answer(verdicts: Sequence[Verdict]) -> str:
+def _answer(results: Results) -> str:
+    """The answer of an audit, or what was judged."""
+    if "answer" in results.settings:
+        return str(results.settings["answer"])
+    verdicts = results.verdicts
     broken = {verdict.check for verdict in verdicts if verdict.status in ("failed", "hung")}
     crashed = {verdict.check for verdict in verdicts if verdict.status == "unknown"}
     judged = broken | {verdict.check for verdict in verdicts if verdict.status in ("passed", "expected_failure")}
@@ -79,13 +83,18 @@ def _answer(verdicts: Sequence[Verdict]) -> str:
     return f"{said}; {counted(len(crashed), 'check')} crashed" if crashed else said
 
 
-def _verdict(verdicts: Sequence[Verdict]) -> Html:
+def _verdict(results: Results) -> Html:
+    verdicts, settings = results.verdicts, results.settings
     counts = Counter[str](verdict.status for verdict in verdicts)
     well = counts["passed"] > 0 and all(verdict.ok for verdict in verdicts)
     adapters = ", ".join(dict.fromkeys(verdict.adapter for verdict in verdicts)) or "no adapter"
     numbers = sorted({verdict.world_size for verdict in verdicts})
     sizes = f"world size{'s' * (len(numbers) != 1)} {', '.join(map(str, numbers))}"
     jobs, seconds = sum(verdict.jobs for verdict in verdicts), sum(verdict.seconds for verdict in verdicts)
+    effort = f"{jobs:,} {'Job' if jobs == 1 else 'Jobs'}; {seconds:.1f} s of checks"
+    title = f"{adapters}: {_answer(results)}"
+    if "answer" in settings:
+        title, effort = _answer(results), f"{settings['seconds']} s for the runs of the script"
     shown = [
         tag("span", f"{_SYMBOLS[status]} {counts[status]} {words}", class_=status)
         for status, words in WORDS.items()
@@ -93,9 +102,9 @@ def _verdict(verdicts: Sequence[Verdict]) -> Html:
     ]
     return tag(
         "header",
-        tag("h1", f"{'✓' if well else '✗'} {adapters}: {_answer(verdicts)}"),
+        tag("h1", f"{'✓' if well else '✗'} {title}"),
         tag("div", *shown, class_="counts"),
-        tag("p", f"{sizes}; {jobs:,} {'Job' if jobs == 1 else 'Jobs'}; {seconds:.1f} s of checks", class_="faint"),
+        tag("p", f"{sizes}; {effort}", class_="faint"),
         class_="verdict well" if well else "verdict",
     )
 
