@@ -220,7 +220,7 @@ def test_few_errors_give_no_interval(tmp_path: Path) -> None:
 
 
 def test_step_times_of_one_rank_give_compute_and_lateness(tmp_path: Path, write: Callable[..., Path]) -> None:
-    steps = benchmark(1, 0, [0.2, 0.2, 0.2, 0.6], kind="step")
+    steps = benchmark(1, 10**6, [0.2, 0.2, 0.2, 0.6], kind="step", model="large")
     out = tmp_path / "p.json"
     result = project("--from", write(lambda *_: 1.0, steps), "--ranks", "64", "--model-bytes", "1MB", "--json", out)
     assert result.exit_code == 0, result.output
@@ -229,6 +229,24 @@ def test_step_times_of_one_rank_give_compute_and_lateness(tmp_path: Path, write:
     assert row["step"]["total"] > 0.6
     assert re.search(r"^made, as measured, .*? 300 ms ", result.output, re.MULTILINE), "the measured compute"
     assert "comes from 4 step times of one rank: too small for 64 ranks" in " ".join(result.output.split())
+
+
+def test_compute_and_gradients_are_those_of_the_largest_measured_model(
+    tmp_path: Path, write: Callable[..., Path]
+) -> None:
+    models = {"medium": (8 * 2**20, 0.2), "small": (2**20, 0.1)}
+    steps = [benchmark(1, size, [took], kind="step", model=name) for name, (size, took) in models.items()]
+    other = benchmark(1, 2**20, [0.1], kind="step", model="small", adapter="alone")
+    out = tmp_path / "p.json"
+    result = project("--from", write(lambda *_: 1.0, *steps, other), "--ranks", "64", "--json", out)
+    assert result.exit_code == 0, result.output
+    record = json.loads(out.read_text())
+    assert record["question"]["model_bytes"] == 8 * 2**20
+    assert sum(record["question"]["compute"]["samples"]) == pytest.approx(0.2)
+    assert record["assumptions"][0] == (
+        "Compute and gradients are those of the model medium, the largest that one rank was measured with."
+    )
+    assert "alone: no collective was measured" in result.output
 
 
 def test_indistinguishable_algorithms_show_their_extremes(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from ..sizes import size as size_of
 from . import wording
 from .caveats import assumptions, caveats
 from .formulas import FORMULAS, Link
-from .measurements import Benchmarks, load
+from .measurements import Benchmarks, ModelSteps, load
 from .projecting import Fit, Projection, Question, fitted, on_link_alone, projected, shortened
 from .quantities import parse_link, parse_ranks, parse_seconds
 from .simulation.comparison import Comparison, against_measured, agreement, departures
@@ -38,6 +38,7 @@ _FORWARD = 1 / 3  # backward has two multiplications for each one of forward
 _SIMULATED_RANKS = (2, 4, 8, 16, 32, 64)
 _SIMULATED_SIZES = (1024.0, 1024.0**2, 25 * 1024.0**2)
 _USUAL_LINK = "25GbE:20us"
+_MODEL_BYTES = "100MB"
 
 
 @click.command("project")
@@ -54,7 +55,10 @@ _USUAL_LINK = "25GbE:20us"
     show_default=True,
     help="Numbers of ranks: a doubling range, or a list such as 8,16,64.",
 )
-@click.option("--model-bytes", default="100MB", show_default=True, help="Bytes of gradients. A ResNet-50 has 100MB.")
+@click.option(
+    "--model-bytes",
+    help="Bytes of gradients. A ResNet-50 has 100MB. [default: of the largest model in --from, else 100MB]",
+)
 @click.option(
     "--bucket-bytes", default="25MiB", show_default=True, help="Gradients are reduced in buckets of this size."
 )
@@ -81,7 +85,7 @@ def command(
     files: tuple[Path, ...],
     link_text: str | None,
     ranks_text: str,
-    model_bytes: str,
+    model_bytes: str | None,
     bucket_bytes: str,
     compute: str | None,
     slowed_communication: float,
@@ -102,18 +106,21 @@ def command(
             raise ValueError(f"nothing to project from: give --from FILE, --link {_USUAL_LINK}, or both")
         link = parse_link(link_text) if link_text else None
         ranks = parse_ranks(ranks_text)
-        size = size_of(model_bytes)
-        buckets = equal_buckets(size, size_of(bucket_bytes))
+        given = size_of(model_bytes) if model_bytes else None
+        bucket_size = size_of(bucket_bytes)
         seconds = parse_seconds(compute) if compute else None
         if seconds == 0:
             raise ValueError("--compute should be more than 0, for example 100ms")
         if algorithm is not None:
             require_known(algorithm, FORMULAS["all_reduce"], "algorithm")
-        benchmarks = load(files) if files else Benchmarks((), {})
+        benchmarks = load(files) if files else Benchmarks(())
+        steps = benchmarks.one_rank_steps
+        size = given or (steps.bytes if steps is not None else size_of(_MODEL_BYTES))
+        buckets = equal_buckets(size, bucket_size)
     fits, left_out = _fits(out, benchmarks, algorithm)
     questions = {
         name: Question(ranks, link, size, buckets, _compute(seconds, samples), slowed_communication, slowed_compute)
-        for name, samples in {"": (), **benchmarks.one_rank_steps}.items()
+        for name, samples in {"": (), **(steps.seconds if steps is not None else {})}.items()
     }
     plain = questions[""]
     reducing = [found for found in fits if found.series.collective == "all_reduce"]
@@ -133,7 +140,12 @@ def command(
         simulated_tables, simulated = _simulated(out, link, size, reducing)
         tables += simulated_tables
     lists = (
-        [("Assumptions", assumptions(asked, reducing)), ("Caveats", caveats(asked, reducing))] if projections else []
+        [
+            ("Assumptions", [*_model(steps, seconds, given), *assumptions(asked, reducing)]),
+            ("Caveats", caveats(asked, reducing)),
+        ]
+        if projections
+        else []
     )
     _print(out, tables, [*lists, *([("Left out", left_out)] if left_out else [])])
     if json_file is not None:
@@ -155,7 +167,19 @@ def _fits(out: Console, benchmarks: Benchmarks, algorithm: str | None) -> tuple[
             else:
                 status.update(f"fitting {series.title}")
                 fits.append(fitted(series, algorithm if series.collective == "all_reduce" else None))
+    measured = {series.adapter for series in benchmarks.series}
+    left_out += [f"{name}: no collective was measured" for name in sorted(benchmarks.adapters - measured)]
     return fits, left_out
+
+
+def _model(steps: ModelSteps | None, seconds: float | None, given: int | None) -> Iterator[str]:
+    """The model whose measured steps are used."""
+    if steps is None:
+        return
+    used = {"compute": seconds is None, "gradients": given is None}
+    measured = " and ".join(name for name, own in used.items() if own)
+    if measured:
+        yield f"{measured.capitalize()} are those of the model {steps.model}, the largest that one rank was measured with."
 
 
 def _print(out: Console, tables: Sequence[Table], lists: Sequence[tuple[str, Sequence[str]]]) -> None:

@@ -86,17 +86,30 @@ class Series:
 
 
 @dataclass(frozen=True, slots=True)
+class ModelSteps:
+    """Steps of one rank with one model. bytes: of its gradients. seconds: by adapter."""
+
+    model: str
+    bytes: int
+    seconds: Mapping[str, tuple[float, ...]]
+
+
+@dataclass(frozen=True, slots=True)
 class Benchmarks:
-    """The content of a file: series of collectives with two ranks or more, and step times of one rank by adapter."""
+    """The content of a file: series of collectives with two ranks or more, and steps of one rank with the largest measured
+    model. adapters: all that were measured.
+    """
 
     series: tuple[Series, ...]
-    one_rank_steps: Mapping[str, tuple[float, ...]]
+    one_rank_steps: ModelSteps | None = None
+    adapters: frozenset[str] = frozenset()
 
 
 def load(paths: Iterable[Path]) -> Benchmarks:
     """Everything in the files together. UnreadableFile if one is malformed, or none has a collective."""
     measurements: list[Measurement] = []
-    steps: dict[str, tuple[float, ...]] = {}
+    steps: dict[tuple[int, str], dict[str, tuple[float, ...]]] = {}
+    adapters = set[str]()
     for path in paths:
         for benchmark in _benchmarks(path):
             try:
@@ -104,7 +117,9 @@ def load(paths: Iterable[Path]) -> Benchmarks:
                 if extra.get("kind") == "collective":
                     measurements.append(_measurement(benchmark))
                 elif extra.get("kind") == "step" and _whole(extra, "world_size", 1) == 1:
-                    steps[str(extra["adapter"])] = _seconds(benchmark)
+                    model = _whole(extra, "bytes", 1), str(extra["model"])
+                    steps.setdefault(model, {})[str(extra["adapter"])] = _seconds(benchmark)
+                adapters.update([str(extra["adapter"])] if "adapter" in extra else [])
             except (KeyError, TypeError, ValueError, AttributeError) as error:
                 name = benchmark.get("name", "a benchmark") if isinstance(benchmark, dict) else "a benchmark"
                 raise UnreadableFile(f"{path}: {name} is damaged: {error!r}; {HINT}") from error
@@ -113,7 +128,9 @@ def load(paths: Iterable[Path]) -> Benchmarks:
             f"no collective in {', '.join(map(str, paths))}: projections start from the times of collectives, which not every "
             "adapter offers; write a file with: ddpcheck bench torch_ddp --json FILE"
         )
-    return Benchmarks(_series(measurements), steps)
+    largest = max(steps, default=None)
+    of_one = None if largest is None else ModelSteps(largest[1], largest[0], steps[largest])
+    return Benchmarks(_series(measurements), of_one, frozenset(adapters))
 
 
 def _series(measurements: Sequence[Measurement]) -> tuple[Series, ...]:
