@@ -114,7 +114,7 @@ SYNCHRONISED_TOO_LATE = Kind(
     "synchronised-too-late",
     "The last forward before a step is not to synchronise; only its backward is.",
     because="DDP decides in the forward at {forward}: what is set before the backward at {line} counts for the next one.",
-    look="where no_sync ends or require_backward_grad_sync is set: before {forward}",
+    look="where require_backward_grad_sync is set: before {forward}",
     certainty="certain",
     forward=str,
     line=str,
