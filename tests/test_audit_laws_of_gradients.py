@@ -42,6 +42,21 @@ def test_trained_parameters_that_no_wrapper_synchronises(covered: list[str], fou
     assert cause(gradients.gradients_are_synchronised(evidence(*ranks))) == found
 
 
+@pytest.mark.parametrize(
+    ("entered", "sync", "found"),
+    [
+        ([], [True], "synchronised-too-late"),
+        ([], [False], "last-micro-batch-not-synchronised"),
+        ([{"kind": "no_sync", "step": 0, "number": 0}], [True], "last-micro-batch-not-synchronised"),
+    ],
+)
+def test_a_forward_that_is_not_to_synchronise(entered: list[Event], sync: list[bool], found: str) -> None:
+    """DDP reads its flag in the forward. What is set after it counts for the next backward."""
+    forward = {"kind": "forward", "step": 0, "number": 0, "sync": False, "grad": True, "line": "train.py:5"}
+    ranks = [[WRAPPED, *entered, forward, backward(sync=sync), step(grads=[value])] for value in "ab"]
+    assert cause(gradients.gradients_are_synchronised(evidence(*ranks))) == found
+
+
 def test_a_reduction_that_does_not_reach_the_gradients() -> None:
     def told(shape: list[int], *grads: str) -> str:
         module = {"kind": "module", "grad": True, "parameters": 12}

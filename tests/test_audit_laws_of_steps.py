@@ -293,6 +293,15 @@ def test_noise_that_is_added_to_gradients_is_common(backwards: int, found: str) 
     assert judged.status == found
 
 
+def test_a_draw_for_all_ranks_is_common() -> None:
+    """One process makes a shorter one: each rank takes its part."""
+    ranks = [draw("a", [32])], [draw("a", [32])]
+    one = RunSeen(((({"kind": "draw_of_all", "line": "train.py:6"}),),), ("",))
+    judge = randomness.random_streams_are_as_asked
+    assert judge(replace(evidence(*ranks), mirrors={"one": one})).status == "held"
+    assert judge(replace(evidence(*ranks), mirrors={"one": RunSeen(((),), ("",))})).status == "broken"
+
+
 def test_random_draws() -> None:
     judge = randomness.random_streams_are_as_asked
     different = evidence([draw("a", [8, 4])], [draw("b", [8, 4])])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import traceback
 
+from ..causes.audit.replicas import REPLICAS_DRIFT
 from ..counted_nouns import counted
 from ..verdict import Diagnosis, Status, Verdict
 from .evidence import Evidence
@@ -20,14 +21,20 @@ _STATUS: dict[str, Status] = {"held": "passed", "broken": "failed", "not judged"
 
 def verdicts_of(evidence: Evidence) -> list[Verdict]:
     """One verdict for each law, in their order. A law that crashes is unknown, never passed."""
-    return [_verdict(evidence, law) for law in LAWS]
+    made: dict[str, Verdict] = {}
+    for law in LAWS:
+        made[law.name] = _verdict(evidence, law, [name for name in law.follows if made[name].status == "failed"])
+    return list(made.values())
 
 
-def _verdict(evidence: Evidence, law: Law) -> Verdict:
+def _verdict(evidence: Evidence, law: Law, broken: list[str]) -> Verdict:
+    """broken: the laws from which a verdict without a cause of its own follows."""
     try:
         judged = law.judge(evidence)
     except Exception:
         return _made(evidence, law, not_judged(traceback.format_exc()), "unknown")
+    if broken and REPLICAS_DRIFT.explains(judged.causes):
+        judged = not_judged(f"{judged.headline}, as a broken law above explains")
     return _made(evidence, law, judged, _STATUS[judged.status])
 
 

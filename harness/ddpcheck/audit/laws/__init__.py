@@ -157,6 +157,7 @@ LAWS: tuple[Law, ...] = (
         "replicas",
         "Parameters stay equal in all bits.",
         replicas.replicas_stay_equal,
+        follows=("hyperparameters_are_equal", "ranks_skip_the_same_steps", "gradients_are_synchronised"),
     ),
     Law(
         "batch_norm_is_converted",

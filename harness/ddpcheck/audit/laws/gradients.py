@@ -138,6 +138,10 @@ def _why_unsynchronised(evidence: Evidence, together: tuple[Event, ...], paramet
     if not forwards:
         return causes.FORWARD_BYPASSES_WRAPPER(line=at)
     if not forwards[-1]["sync"]:
+        entered = {(e["step"], e["number"]) for e in evidence.real.of(0, "no_sync")}
+        own = forwards[-1]["step"], forwards[-1]["number"]
+        if backwards and all(backwards[-1].get("sync") or [False]) and own not in entered:
+            return causes.SYNCHRONISED_TOO_LATE(forward=forwards[-1]["line"], line=at)
         return causes.LAST_MICRO_BATCH_NOT_SYNCHRONISED(line=at)
     left = [event.get("reduced", ()) for event in together]
     if all(left):

@@ -44,10 +44,11 @@ def broken(headline: str, *causes: Cause, details: Iterable[str] = ()) -> LawVer
 @dataclass(frozen=True)
 class Law:
     """name: as a check's name. family: the part of a run that the law concerns. sentence: the law, as the page states
-    it.
+    it. follows: earlier laws; where one of them is broken, a verdict of this one without a cause of its own follows.
     """
 
     name: str
     family: str
     sentence: str
     judge: Callable[[Evidence], LawVerdict]
+    follows: tuple[str, ...] = ()

@@ -33,6 +33,8 @@ def replayed(run: Run, key: str, drawn: torch.Tensor, *, integer: bool, name: st
         why = f"the ranks drew shapes {shapes}; the mirror needs {tuple(drawn.shape)}"
         run.note("misfit", what="draw", step=run.step, key=key, why=why, line=run.line())
         return None
+    if made.shape != drawn.shape:
+        run.note("draw_of_all", line=run.line())
     return made.to(drawn.device, drawn.dtype)
 
 
@@ -47,7 +49,7 @@ def _together(
     for place in range(len(wanted)):
         if _fits(there, wanted, place):
             return _joined(run, there, place)
-    if same and tuple(first.shape) == wanted:
+    if same and tuple(first.shape) in (wanted, _of_all_ranks(wanted, len(there))):
         return first
     if name == "randperm" or not same_shape or tuple(first.shape) != wanted or not wanted:
         return None
@@ -57,6 +59,11 @@ def _together(
         run.samples = run.samples or tuple(len(each) for each in there)
         return _joined(run, there, 0)
     return None
+
+
+def _of_all_ranks(shape: tuple[int, ...], ranks: int) -> tuple[int, ...]:
+    """The shape of a draw for the samples of all ranks, of which each rank takes its own."""
+    return (ranks * shape[0], *shape[1:]) if shape else shape
 
 
 def _joined(run: Run, there: list[torch.Tensor], place: int) -> torch.Tensor | None:

@@ -110,6 +110,15 @@ LAST_MICRO_BATCH_NOT_SYNCHRONISED = Kind(
     certainty="certain",
     line=str,
 )
+SYNCHRONISED_TOO_LATE = Kind(
+    "synchronised-too-late",
+    "The last forward before a step is not to synchronise; only its backward is.",
+    because="DDP decides in the forward at {forward}: what is set before the backward at {line} counts for the next one.",
+    look="where require_backward_grad_sync is set: before {forward}",
+    certainty="certain",
+    forward=str,
+    line=str,
+)
 COLLECTIVES_PAIR_DIFFERENT = Kind(
     "collectives-pair-different-parameters",
     "Ranks reduce gradients of different parameters together, such as {parameter}.",

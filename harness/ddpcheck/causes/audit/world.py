@@ -70,8 +70,8 @@ RANKS_WAIT = Kind(
 STOP_DECIDED_PER_RANK = Kind(
     "stop-decided-per-rank",
     "{ranks:Rank #|Ranks #} stopped after {steps:# step|# steps}; the others went on.",
-    because="Each rank decides by a value of its own, such as its own loss.",
-    look="{condition}: reduce the value that decides it over the ranks first",
+    because="Each rank decides by a value of its own, such as its own loss, or one rank decides for itself alone.",
+    look="{condition}: let all ranks decide by one value: reduce it over the ranks, or broadcast one rank's decision",
     ranks=tuple[int, ...],
     steps=int,
     condition=str,
