@@ -103,7 +103,7 @@ RECORD_ALONE = [
     ("samples_never_used", "samples-never-used"),
     ("different_numbers_of_batches", "different-numbers-of-batches"),
     ("no_sampler", "same-data-on-every-rank"),
-    ("shards_overlap", "shards-overlap"),
+    ("shards_overlap", "sampler-seed-differs"),
     ("rank_branch", "collective-in-rank-dependent-branch"),
     ("several_write", "checkpoint-written-by-several-ranks"),
     ("mean_without_counts", "metric-averaged-without-counts"),

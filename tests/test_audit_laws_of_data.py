@@ -77,6 +77,29 @@ def test_ranks_that_share_the_groups_of_samples() -> None:
     assert cause(judged(list(range(32)))) == "same-data-on-every-rank"
 
 
+def test_samplers_with_different_seeds() -> None:
+    """Ranks that read samples 0 to 31 and 20 to 51, by a DistributedSampler of the same or of different seeds."""
+
+    def judged(*seeds: int, shuffle: bool = True, **more: str) -> LawVerdict:
+        ranks = []
+        for seed, first in zip(seeds, (0, 20), strict=True):
+            sampler = {"num_replicas": 2, "rank": first // 20, "epoch": 0, "shuffle": shuffle, "seed": seed, **more}
+            begin: Event = {"kind": "epoch", "key": "a", "passed": 0, "distributed": sampler}
+            indices = list(range(first, first + 32))
+            ranks.append([begin, *reads([f"row {n}" for n in indices], indices, iterable=False)])
+        return data.ranks_read_different_shards(evidence(*ranks))
+
+    found = judged(5, 6, line="train.py:2")
+    assert cause(found) == "sampler-seed-differs"
+    assert "5, 6" in found.causes[0].headline
+    assert found.causes[0].get("line") == "train.py:2", "where the sampler is made"
+    assert judged(5, 6, line="").causes[0].get("line") == judged(5, 6).causes[0].get("line") == "train.py:3", (
+        "the loader"
+    )
+    assert cause(judged(5, 5, line="train.py:2")) == "shards-overlap"
+    assert cause(judged(5, 6, shuffle=False)) == "shards-overlap", "seeds have no effect"
+
+
 def test_samples_that_the_data_set_and_its_loader_split() -> None:
     def judged(*attributes: str) -> LawVerdict:
         loaders: list[list[Event]] = [

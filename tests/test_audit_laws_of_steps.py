@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -52,6 +53,37 @@ def test_why_learning_rates_differ() -> None:
     assert judged(*reduced(1.4, "all_reduce")) == "learning-rate-differs"
 
 
+def test_learning_rates_that_differ_by_the_metrics_of_a_plateau_schedule() -> None:
+    """Rank 0 has halved its rate in step 4, by metrics that the script gives at train.py:8."""
+
+    def judged(own: list[float], other: list[float], *, given_in: int = 3, optimizer: int = 0) -> LawVerdict:
+        def metric(value: float) -> Event:
+            return {"kind": "metric", "optimizer": optimizer, "step": given_in, "value": value, "line": "train.py:8"}
+
+        ranks = ((own, 0.1), (other, 0.2))
+        return steps.hyperparameters_are_equal(
+            evidence(*([*map(metric, values), step(4, groups=[{"lr": rate}])] for values, rate in ranks))
+        )
+
+    found = judged([0.7, 0.66, 0.5], [0.7, 0.61, 0.5])
+    assert cause(found) == "schedule-metric-differs"
+    assert (found.causes[0].get("line"), found.causes[0].get("values")) == ("train.py:8", "0.66, 0.61")
+    assert "from step 4 on: 0.1, 0.2" in found.causes[0].because
+    assert judged([0.7000000001], [0.7]).causes[0].get("values") == "0.7000000001, 0.7", (
+        "a small difference decides, too"
+    )
+    counted = judged([0.7, 0.6], [0.7])
+    assert cause(counted) == "schedule-steps-differ", "rank 1 gives the schedule no second metric"
+    assert (counted.causes[0].get("line"), counted.causes[0].get("counts")) == ("train.py:8", (2, 1))
+    assert cause(judged([], [0.7])) == "schedule-steps-differ"
+    for other_reason in (
+        judged([0.7], [0.7]),
+        judged([0.7], [0.6], given_in=5),
+        judged([0.7], [0.6], optimizer=1),
+    ):
+        assert cause(other_reason) == "learning-rate-differs", "the metrics do not explain it"
+
+
 def test_metrics_of_a_schedule_that_have_not_changed_rates_yet() -> None:
     def judged(*values: float) -> LawVerdict:
         ranks = ([{"kind": "metric", "step": 4, "value": value, "line": "train.py:8"}, step()] for value in values)
@@ -59,6 +91,8 @@ def test_metrics_of_a_schedule_that_have_not_changed_rates_yet() -> None:
 
     assert cause(judged(0.61, 0.58)) == "schedule-metric-differs"
     assert judged(0.61, 0.6100001).status == "held"
+    for value in (math.nan, math.inf):
+        assert judged(value, value).status == "held", "the ranks diverge together"
 
 
 def test_a_scaler_that_looks_at_local_gradients() -> None:

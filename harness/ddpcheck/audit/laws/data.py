@@ -72,9 +72,10 @@ def ranks_read_different_shards(evidence: Evidence) -> LawVerdict:
             )
             continue
         if together and all(len({event["digest"] for event in each}) == 1 for each in together) and ranks[0][0]["size"]:
+            made = _sampler_line(_samplers(evidence, key)) or line
             return broken(
                 f"all ranks get the same {len(together)} batches in pass {passed}",
-                causes.SAME_DATA(how=_why_same(evidence, key), line=line),
+                causes.SAME_DATA(how=_why_same(evidence, key), line=made),
             )
         if not loader or loader.get("iterable"):
             alike = [each for each in together if _drawn_alike(each)]
@@ -188,6 +189,11 @@ def _samplers(evidence: Evidence, key: str) -> list[Event | None]:
     return found
 
 
+def _sampler_line(states: list[Event | None]) -> str:
+    """The line that made the DistributedSampler; empty if there is none, or if its line is not known."""
+    return next((state.get("line", "") for state in states if state), "")
+
+
 def _same_samples(evidence: Evidence, key: str, ranks: list[list[Event]]) -> bool:
     """Whether the ranks' data sets hold the same samples: an index that two ranks used has the same content."""
     subsets = [loader_of(evidence, key, rank).get("subset") for rank in range(evidence.ranks)]
@@ -218,20 +224,19 @@ def _overlap(evidence: Evidence, key: str, passed: int, ranks: list[list[Event]]
         return None
     if _drawn_with_replacement(evidence, ranks):
         return None
-    seeds = [state["seed"] for state in states if state]
     how = _why_hashed(evidence) or (
         "The ranks' samplers choose samples that are not disjoint. A shuffle before the split needs one seed for all ranks."
     )
-    if len(set(seeds)) > 1:
-        how = f"The samplers have different seeds: {', '.join(map(str, seeds))}. All ranks need the same one."
+    seeds = tuple(state["seed"] for state in states if state and state["shuffle"])
     subsets = [loader_of(evidence, key, rank).get("subset") for rank in range(evidence.ranks)]
+    headline = f"{len(common)} samples go to several ranks in pass {passed}"
+    count, line = len(set.union(*used)), loader.get("line", key)
     if any(states) and any(subset != subsets[0] for subset in subsets):
         how = "Each rank split the data set in its own way, as random_split does without a common seed."
-    count = len(set.union(*used))
-    return broken(
-        f"{len(common)} samples go to several ranks in pass {passed}",
-        causes.SHARDS_OVERLAP(count=len(common), size=count, how=how, line=loader.get("line", key)),
-    )
+    elif len(set(seeds)) > 1:
+        made = _sampler_line(states) or line
+        return broken(headline, causes.SAMPLER_SEED_DIFFERS(seeds=seeds, count=len(common), size=count, line=made))
+    return broken(headline, causes.SHARDS_OVERLAP(count=len(common), size=count, how=how, line=line))
 
 
 def _drawn_with_replacement(evidence: Evidence, ranks: list[list[Event]]) -> bool:

@@ -30,16 +30,18 @@ def hyperparameters_are_equal(evidence: Evidence) -> LawVerdict:
                         cause = _why_rates_differ(evidence, together, shown)
                     return broken(headline, *restored_on_some_ranks(evidence, step), cause)
     for metrics in evidence.aligned("metric"):
-        values = [event["value"] for event in metrics]
-        if any(not near(value, values[0]) for value in values):
-            step, shown = metrics[0]["step"], ", ".join(f"{value:.6g}" for value in values)
-            cause = causes.SCHEDULE_METRIC_DIFFERS(step=step, values=shown, line=metrics[0]["line"])
-            return broken(f"the ranks give the schedule {shown} in step {step}; the rates are equal so far", cause)
+        if _apart(metrics):
+            step = metrics[0]["step"]
+            cause = _metrics_differ(metrics, step, f"In step {step}, all have done so alike.")
+            told = f"the ranks give the schedule {cause.get('values')} in step {step}; the rates are equal so far"
+            return broken(told, cause)
     return held(f"equal in {seen} steps") if seen else not_judged("no step of a torch optimizer was seen on all ranks")
 
 
 def _why_rates_differ(evidence: Evidence, together: Sequence[Event], shown: str) -> Cause:
-    """Schedules that took different numbers of steps, a metric that a reduction gives to one rank, or another metric."""
+    """Schedules that took different numbers of steps, a metric that a reduction gives to one rank, or metrics of the ranks'
+    own.
+    """
     step = together[0]["step"]
     for number, places in enumerate(zip(*(event.get("schedules", ()) for event in together), strict=False)):
         if len(set(places)) > 1:
@@ -48,7 +50,35 @@ def _why_rates_differ(evidence: Evidence, together: Sequence[Event], shown: str)
     lines = [_metric_of_a_reduce(evidence, rank, step) for rank in range(evidence.ranks)]
     if line := next(filter(None, lines), ""):
         return causes.METRIC_REDUCED_TO_ONE_RANK(step=step, values=shown, line=line)
-    return causes.LEARNING_RATE_DIFFERS(step=step, values=shown)
+    return _why_plateaus_differ(evidence, together, shown) or causes.LEARNING_RATE_DIFFERS(step=step, values=shown)
+
+
+def _why_plateaus_differ(evidence: Evidence, together: Sequence[Event], shown: str) -> Cause | None:
+    """ReduceLROnPlateau was given metrics on some ranks only, or different ones, before this step of its optimizer."""
+    step, optimizer = together[0]["step"], together[0]["optimizer"]
+    given = [
+        [event for event in own if event["step"] <= step and event.get("optimizer", optimizer) == optimizer]
+        for own in evidence.each_rank("metric")
+    ]
+    counts = tuple(map(len, given))
+    if len(set(counts)) > 1:
+        line = next(own[-1]["line"] for own in given if own)
+        return causes.SCHEDULE_STEPS_DIFFER(step=step, values=shown, line=line, counts=counts)
+    apart = [metrics for metrics in zip(*given, strict=True) if len({str(event["value"]) for event in metrics}) > 1]
+    return _metrics_differ(apart[-1], step, f"The rates differ from step {step} on: {shown}.") if apart else None
+
+
+def _apart(metrics: Sequence[Event]) -> bool:
+    values = [event["value"] for event in metrics]
+    return len(set(map(str, values))) > 1 and any(
+        not near(value, values[0]) for value in values
+    )  # NaN is near no number
+
+
+def _metrics_differ(metrics: Sequence[Event], step: int, how: str) -> Cause:
+    digits = 6 if any(f"{event['value']:.6g}" != f"{metrics[0]['value']:.6g}" for event in metrics) else 12
+    values = ", ".join(f"{event['value']:.{digits}g}" for event in metrics)
+    return causes.SCHEDULE_METRIC_DIFFERS(step=step, values=values, how=how, line=metrics[0]["line"])
 
 
 def _metric_of_a_reduce(evidence: Evidence, rank: int, step: int) -> str:

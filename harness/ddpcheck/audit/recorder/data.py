@@ -21,7 +21,7 @@ import ddpcheck.audit
 from ..mirror.batches import MirroredBatches, lengths, marked_batch
 from ..recorded_process import Run
 from . import batch_values, compared_steps
-from .patching import replace
+from .patching import line_that_makes, replace
 from .tensors import children, copied, digest_of_nest, plain, walk
 
 _KEPT_BYTES = 512 << 20
@@ -260,7 +260,15 @@ def install(run: Run) -> None:
 
         return set_epoch
 
+    def make_sampler_init(original: Any) -> Any:
+        def make(self: Any, *args: Any, **kwargs: Any) -> None:
+            original(self, *args, **kwargs)
+            self._ddpcheck_line = line_that_makes(self, run.root)
+
+        return make
+
     replace(DataLoader, "__init__", make_init)
+    replace(DistributedSampler, "__init__", make_sampler_init)
     replace(DataLoader, "__iter__", make_iter)
     replace(DataLoader, "__len__", make_len)
     replace(_BaseDataLoaderIter, "_next_index", make_next_index)
@@ -357,5 +365,6 @@ def _sampler(loader: Any) -> dict[str, Any]:
     for each in (sampler, inner):
         if isinstance(each, DistributedSampler):
             names = ("num_replicas", "rank", "epoch", "shuffle", "seed", "drop_last", "total_size", "num_samples")
-            return {"distributed": {name: getattr(each, name) for name in names}}
+            state = {name: getattr(each, name) for name in names}
+            return {"distributed": {**state, "line": getattr(each, "_ddpcheck_line", "")}}
     return {"distributed": None}

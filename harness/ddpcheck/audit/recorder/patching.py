@@ -57,6 +57,18 @@ def own_frame() -> FrameType | None:
     return frame
 
 
+def line_that_makes(made: Any, root: str) -> str:
+    """The line that makes this object, as own_line: not one inside a method of the object, such as a subclass's __init__."""
+    frame = own_frame()
+    while frame is not None and (
+        frame.f_locals.get("self") is made
+        or frame.f_code.co_filename.startswith(OWN)
+        or is_library(frame.f_code.co_filename)
+    ):
+        frame = frame.f_back
+    return f"{_relative(frame.f_code.co_filename, root)}:{frame.f_lineno}" if frame is not None else ""
+
+
 @functools.cache
 def is_library(file: str) -> bool:
     return _LIBRARY.search(file) is not None

@@ -29,12 +29,12 @@ class Schedules:
             (getattr(schedule, name, None) for kind, name in _LENGTHS.items() if isinstance(schedule, kind)), None
         )
         self.run.note(
-            "schedule", schedule=len(self._made), optimizer=self._optimizer(schedule), name=type(schedule).__name__,
+            "schedule", schedule=len(self._made), optimizer=self.optimizer_of(schedule), name=type(schedule).__name__,
             length=int(length) if isinstance(length, (int, float)) else None, line=self.run.line(),
         )  # fmt: skip
         self._made.append(schedule)
 
-    def _optimizer(self, schedule: Any) -> int:
+    def optimizer_of(self, schedule: Any) -> int:
         """The number of the schedule's optimizer, also behind a framework's optimizer; -1 if it is none of torch's."""
         groups = schedule.optimizer.param_groups
         return next((place for place, each in enumerate(self._objects.optimizers) if each.param_groups is groups), -1)
@@ -62,7 +62,8 @@ def install(run: Run) -> None:
 
     def make_step(original: Any) -> Any:
         def step(self: Any, metrics: Any, *args: Any, **kwargs: Any) -> Any:
-            run.note("metric", step=run.step, value=float(metrics), line=run.line())
+            optimizer = schedules.optimizer_of(self)
+            run.note("metric", optimizer=optimizer, step=run.step, value=float(metrics), line=run.line())
             return original(self, metrics, *args, **kwargs)
 
         return step

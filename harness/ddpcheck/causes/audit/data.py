@@ -29,6 +29,17 @@ SHARDS_OVERLAP = Kind(
     how=str,
     line=str,
 )
+SAMPLER_SEED_DIFFERS = Kind(
+    "sampler-seed-differs",
+    "The ranks' samplers have different seeds: {seeds}.",
+    because="Each shuffles in an order of its own: {count} of {size} samples of an epoch {count:goes|go} to more than one rank.",
+    look="{line}: give the sampler the same seed on every rank",
+    certainty="certain",
+    seeds=tuple[int, ...],
+    count=int,
+    size=int,
+    line=str,
+)
 PART_OF_ANOTHER_SAMPLE = Kind(
     "part-of-another-sample",
     "{count} of {size} samples of rank {rank} have the {part} of another sample.",

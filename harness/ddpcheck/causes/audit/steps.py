@@ -5,14 +5,14 @@ from ..cause import Kind
 LEARNING_RATE_DIFFERS = Kind(
     "learning-rate-differs",
     "The ranks use different learning rates from step {step} on: {values}.",
-    look="the scheduler: its metric must be the same on every rank",
+    look="where the learning rate is set: the values that decide it must be the same on every rank",
     certainty="certain",
     step=int,
     values=str,
 )
 SCHEDULE_STEPS_DIFFER = Kind(
     "schedule-steps-differ",
-    "The schedule made at {line} has taken different numbers of steps on the ranks: {counts}.",
+    "The schedule at {line} has taken different numbers of steps on the ranks: {counts}.",
     because="The learning rates differ from step {step} on: {values}.",
     look="the lines that step the schedule: every rank must reach them equally often",
     certainty="certain",
@@ -24,9 +24,10 @@ SCHEDULE_STEPS_DIFFER = Kind(
 SCHEDULE_METRIC_DIFFERS = Kind(
     "schedule-metric-differs",
     "The ranks give ReduceLROnPlateau different metrics at {line}: {values}.",
-    because="Each rank lowers its learning rate by a metric of its own; in step {step} all have done so alike.",
+    because="Each rank lowers its learning rate by a metric of its own. {how}",
     look="{line}: reduce the metric over the ranks first",
     values=str,
+    how=str,
     step=int,
     line=str,
 )
