@@ -113,7 +113,7 @@ LAST_MICRO_BATCH_NOT_SYNCHRONISED = Kind(
 SYNCHRONISED_TOO_LATE = Kind(
     "synchronised-too-late",
     "The last forward before a step is not to synchronise; only its backward is.",
-    because="DDP decides in the forward at {forward}: what is set before the backward at {line} counts for the next one.",
+    because="DDP decides in the forward at {forward}: a flag that is set after it counts for the next backward, not at {line}.",
     look="where require_backward_grad_sync is set: before {forward}",
     certainty="certain",
     forward=str,
