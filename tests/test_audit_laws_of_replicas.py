@@ -122,6 +122,63 @@ def test_drift_is_told_with_the_last_step_in_which_parameters_are_equal() -> Non
     assert "in step 6 they are equal" in headline
 
 
+def loads(step: int = 0) -> Event:
+    return {"kind": "optimizer_loaded", "optimizer": 0, "step": step, "line": "train.py:6"}
+
+
+def begins(*digests: str, counted: int = 0, step: int = 0) -> Event:
+    made: Event = {
+        "kind": "optimizer_state",
+        "optimizer": 0,
+        "step": step,
+        "digests": list(digests),
+        "counted": counted,
+    }
+    return {**made, "line": "train.py:9"}
+
+
+def drifts(*ranks: list[Event], later: tuple[str, str] = ("q", "r"), drift: int = 1) -> LawVerdict:
+    """Parameters are equal in step 0, and `later` in step `drift`."""
+    return replicas.replicas_stay_equal(
+        evidence(
+            *(
+                [state(0, **{"0.0": "p"}), *own, step(), state(drift, **{"0.0": last})]
+                for own, last in zip(ranks, later, strict=True)
+            )
+        )
+    )
+
+
+def test_an_optimizer_whose_state_some_ranks_load() -> None:
+    found = drifts([loads(), begins("m", counted=20)], [begins()])
+    assert [each.id for each in found.causes] == ["optimizer-state-loaded-on-one-rank", "replicas-drift"]
+    assert (found.causes[0].get("ranks"), found.causes[0].get("line")) == ((0,), "train.py:6")
+    assert "20, 0 steps" in found.causes[0].because
+    of_momentum = drifts([begins("", "")], [loads(), begins("", "m")]).causes[0]
+    assert (of_momentum.get("ranks"), "parameter 1" in of_momentum.because) == ((1,), True)
+
+    sent = drifts([loads(), begins("m", counted=20)], [begins("m", counted=20)])
+    assert cause(sent) == "replicas-drift", "rank 0 alone loads, and sends the state to rank 1"
+    equal = drifts([loads(), begins("m")], [begins()], later=("q", "q"))
+    assert equal.status == "held", "what follows from the states is made equal"
+
+
+def test_optimizers_that_begin_with_states_of_their_own() -> None:
+    assert cause(drifts([begins("m")], [begins("n")])) == "optimizer-states-differ"
+    assert cause(drifts([loads(), begins("m")], [loads(), begins("n")])) == "optimizer-states-differ"
+    parts = drifts([loads(), begins("m", "")], [loads(), begins("", "n")])
+    assert cause(parts) == "replicas-drift", "each rank has a part of the state, as in ZeRO"
+    late = drifts([begins("m", step=1)], [begins("n", step=1)])
+    assert cause(late) == "replicas-drift", "the optimizer has not stepped yet when parameters differ"
+
+
+def test_an_optimizer_whose_state_some_ranks_load_later() -> None:
+    found = drifts([begins(), loads(5)], [begins()], drift=6).causes[0]
+    assert (found.id, found.certainty) == ("optimizer-state-loaded-on-one-rank", "likely")
+    assert cause(drifts([begins(), loads(5)], [begins(), loads(5)], drift=6)) == "replicas-drift"
+    assert cause(drifts([begins(), loads(6)], [begins()], drift=6)) == "replicas-drift", "they differ before"
+
+
 def test_split_parameters_that_are_put_together_are_judged() -> None:
     split = [
         {"kind": "sharded", "optimizer": 0, "line": "train.py:4"},

@@ -30,6 +30,26 @@ def test_hyperparameters() -> None:
     assert found.causes[0].get("name") == "weight_decay"
 
 
+def test_hyperparameters_that_some_ranks_load() -> None:
+    def judged(*loaded_in: int, differ: int) -> str:
+        loads = [{"kind": "optimizer_loaded", "optimizer": 0, "step": n, "line": "train.py:6"} for n in loaded_in]
+        ranks = ((loads, 0.1), ([], 0.2))
+        rates = [[rate if n >= differ else 0.4 for n in range(4)] for _, rate in ranks]
+        return cause(
+            steps.hyperparameters_are_equal(
+                evidence(
+                    *(
+                        [*own, *(step(n, groups=[{"lr": lr}]) for n, lr in enumerate(each))]
+                        for (own, _), each in zip(ranks, rates, strict=True)
+                    )
+                )
+            )
+        )
+
+    assert judged(0, differ=0) == judged(2, differ=2) == "optimizer-state-loaded-on-one-rank"
+    assert judged(differ=0) == judged(0, differ=2) == judged(3, differ=2) == "learning-rate-differs"
+
+
 def test_why_learning_rates_differ() -> None:
     def judged(*calls: Event, places: tuple[int, int] = (2, 2)) -> str:
         schedule = {"kind": "schedule", "schedule": 0, "line": "train.py:5"}

@@ -12,6 +12,7 @@ from ...counted_nouns import counted
 from ..event_journal import Event
 from ..evidence import Evidence
 from .law import LawVerdict, broken, held, not_judged
+from .optimizer_states import optimizer_states_apart
 from .resuming import restored_on_some_ranks
 
 _STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
@@ -109,6 +110,7 @@ def replicas_stay_equal(evidence: Evidence) -> LawVerdict:
                 f"{counted(len(names), 'parameter differs', 'parameters differ')} in step {step}, "
                 f"first {evidence.name(names[0])}{last}",
                 *restored_on_some_ranks(evidence, step),
+                *optimizer_states_apart(evidence, max(seen, default=0), step),
                 *_not_sent(evidence, names[0], step),
                 *_changed_apart(evidence, names, step),
                 causes.REPLICAS_DRIFT(step=step, parameter=evidence.name(names[0])),

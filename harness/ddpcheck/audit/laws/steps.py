@@ -11,6 +11,7 @@ from ..event_journal import Event
 from ..evidence import Evidence
 from .law import LawVerdict, broken, held, not_judged
 from .losses import near
+from .optimizer_states import loaded_on_some_ranks
 from .resuming import restored_on_some_ranks
 
 
@@ -28,7 +29,8 @@ def hyperparameters_are_equal(evidence: Evidence) -> LawVerdict:
                     cause = causes.HYPERPARAMETERS_DIFFER(name=name, step=step, values=shown)
                     if name == "lr":
                         cause = _why_rates_differ(evidence, together, shown)
-                    return broken(headline, *restored_on_some_ranks(evidence, step), cause)
+                    loaded = _loaded_by_some_ranks(evidence, together, f"{name} is {shown} in step {step}.")
+                    return broken(headline, *restored_on_some_ranks(evidence, step), *loaded, cause)
     for metrics in evidence.aligned("metric"):
         if _apart(metrics):
             step = metrics[0]["step"]
@@ -36,6 +38,15 @@ def hyperparameters_are_equal(evidence: Evidence) -> LawVerdict:
             told = f"the ranks give the schedule {cause.get('values')} in step {step}; the rates are equal so far"
             return broken(told, cause)
     return held(f"equal in {seen} steps") if seen else not_judged("no step of a torch optimizer was seen on all ranks")
+
+
+def _loaded_by_some_ranks(evidence: Evidence, together: Sequence[Event], how: str) -> tuple[Cause, ...]:
+    """The cause, if some ranks alone load the state of an optimizer, which has its hyperparameters, before this step of it and
+    after the last.
+    """
+    step, optimizer = together[0]["step"], together[0]["optimizer"]
+    before = [e["step"] for e in evidence.real.of(0, "step") if e["optimizer"] == optimizer and e["step"] < step]
+    return loaded_on_some_ranks(evidence, optimizer, max(before, default=-1) + 1, step, how)
 
 
 def _why_rates_differ(evidence: Evidence, together: Sequence[Event], shown: str) -> Cause:

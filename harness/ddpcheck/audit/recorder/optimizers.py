@@ -18,6 +18,7 @@ from . import (
     fully_sharded,
     gradients,
     models,
+    optimizer_states,
     scalers,
     schedules,
     script_objects,
@@ -71,6 +72,8 @@ class Optimizers:
         if self._inside > 1:  # ZeRO steps an optimizer of its own inside
             return None
         draws = torch_random_draws.of(self.run)
+        with draws.unwatched():
+            optimizer_states.of(self.run).see(optimizer)
         closure = args[1] if len(args) > 1 else kwargs.get("closure")
         if closure is None:
             draws.step_begins(optimizer)
@@ -212,5 +215,6 @@ def install(run: Run) -> None:
     replace(Optimizer, "add_param_group", optimizers.add_group)
     register_optimizer_step_pre_hook(optimizers.before)
     register_optimizer_step_post_hook(optimizers.after)
+    optimizer_states.install(run)
     scalers.install(run)
     schedules.install(run)

@@ -18,6 +18,24 @@ WEIGHTS_LOADED_ON_ONE_RANK = Kind(
     ranks=tuple[int, ...],
     line=str,
 )
+OPTIMIZER_STATE_LOADED_ON_ONE_RANK = Kind(
+    "optimizer-state-loaded-on-one-rank",
+    "{ranks:Only rank # loads|Only ranks # load} the optimizer's state, at {line}.",
+    because="{how} A wrapper sends parameters to the other ranks, and no states of optimizers.",
+    look="{line}: load on every rank, or send the state to the other ranks before the next step",
+    certainty="certain",
+    ranks=tuple[int, ...],
+    line=str,
+    how=str,
+)
+OPTIMIZER_STATES_DIFFER = Kind(
+    "optimizer-states-differ",
+    "The ranks' optimizers begin step {step} with different states, first of {parameter}.",
+    because="The same gradients then give different updates.",
+    look="where the optimizer's state is loaded or written before step {step}: it must be the same on every rank",
+    parameter=str,
+    step=int,
+)
 PARAMETER_NOT_SENT = Kind(
     "parameter-not-sent-by-its-owner",
     "Rank {rank} alone steps {parameter}, and the other ranks do not get the result.",
