@@ -51,10 +51,23 @@ def own_callers(root: str) -> list[str]:
 
 def own_frame() -> FrameType | None:
     """The innermost frame outside libraries and ddpcheck."""
-    frame: FrameType | None = sys._getframe(1)
+    return _first_own(sys._getframe(1))
+
+
+def own_caller(frame: FrameType) -> FrameType | None:
+    """The frame that called this one, outside libraries and ddpcheck."""
+    return _first_own(frame.f_back)
+
+
+def _first_own(frame: FrameType | None) -> FrameType | None:
     while frame is not None and (frame.f_code.co_filename.startswith(OWN) or is_library(frame.f_code.co_filename)):
         frame = frame.f_back
     return frame
+
+
+def line_in(file: str, line: int, root: str) -> str:
+    """As own_line shows it."""
+    return f"{_relative(file, root)}:{line}"
 
 
 @functools.cache
