@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from audit_evidence import LOADED, OFF, WRAPPED, Event, backward, cause, compared, evidence, state, step
 
+from ddpcheck.audit.conditions import Block, Condition, Source
 from ddpcheck.audit.evidence import Evidence
 from ddpcheck.audit.laws import (
     gradients,
@@ -78,6 +81,44 @@ def test_untrained_parameters(digests: tuple[str, str], found: str) -> None:
     ranks = [[module(), *(state(n + 1, **{"m0.weight": value}) for n, value in enumerate(own))] for own in digests]
     seen = evidence(*ranks)
     assert cause(replicas.evaluated_models_are_equal(seen)) == found
+
+
+def write(number: int, line: str, caller: str) -> Event:
+    return {"kind": "write", "number": number, "step": 0, "line": line, "callers": [caller]}
+
+
+COPY = write(1, "train.py:7", "train.py:20")
+
+
+@pytest.mark.parametrize(
+    ("own", "others", "found"),
+    [
+        ([write(0, "train.py:3", "train.py:12")], [], ((0,), "train.py:12 (through train.py:3)")),
+        ([COPY, write(0, "train.py:3", "train.py:12")], [COPY], ((0,), "train.py:12 (through train.py:3)")),
+        ([write(0, "train.py:3", "train.py:12")], [write(0, "train.py:3", "train.py:12")], None),
+        ([write(0, "train.py:3", "train.py:12")], [write(0, "train.py:3", "train.py:14")], None),
+        ([], [], None),
+    ],
+    ids=["by one rank", "after a copy on all ranks", "by all ranks", "by each rank at a line of its own", "not seen"],
+)
+def test_the_line_at_which_one_rank_updates_a_teacher(
+    own: list[Event], others: list[Event], found: tuple[tuple[int, ...], str] | None
+) -> None:
+    ranks: list[list[Event]] = []
+    for writes, digests in ((own, "ab"), (others, "aa")):
+        updated = {**step(line="train.py:10"), "callers": []}
+        named = {"kind": "written", "step": 1, "names": {"m0.weight": [event["number"] for event in writes]}}
+        states = [state(n + 1, **{"m0.weight": value}) for n, value in enumerate(digests)]
+        ranks.append([module(), updated, *writes, *([named] if writes else []), *states])
+    source = Source(((2, 4), (6, 14)), (Condition(11, "if rank == 0", False, 6, (Block(12, 12, False, False),)),))
+    judged = replicas.evaluated_models_are_equal(replace(evidence(*ranks), sources={"train.py": source}))
+    first = judged.causes[0]
+    if found is None:
+        assert first.id == "evaluated-models-differ"
+    else:
+        assert first.id == "model-updated-on-some-ranks"
+        assert (first.get("ranks"), first.get("line")) == found
+        assert first.get("condition") == "train.py:11 (if rank == 0)"
 
 
 def test_gradients_of_ranks_with_different_teachers_are_not_judged() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from audit_evidence import Event, cause, evidence, step
+from audit_evidence import Event, call, cause, evidence, step
 
 from ddpcheck.audit.evidence import Evidence, RunSeen
 from ddpcheck.audit.laws import (
@@ -14,6 +14,7 @@ from ddpcheck.audit.laws import (
     resuming,
     steps,
 )
+from ddpcheck.audit.laws.law import LawVerdict
 
 
 def test_evaluations_that_read_samples_twice_are_noted() -> None:
@@ -26,6 +27,62 @@ def test_evaluations_that_read_samples_twice_are_noted() -> None:
 
     assert "128 samples of 100" in judged(64)
     assert judged(50) == judged(64, "gather_for_metrics") == judged(100) == ""
+
+
+@pytest.mark.parametrize(
+    ("by", "values", "told"),
+    [
+        ([100.0, 100.0], (0.2, 0.3), True),
+        ([101.0, 101.0], (0.2, 0.3), True),
+        ([8.0, 8.0], (0.2, 0.3), False),
+        ([100.0, 100.0], (0.2, 0.2), False),
+        ([50.0, 51.0], (0.2, 0.3), False),
+        ([4.0, 4.0], (0.2, 0.3), False),
+        ([None, None], (0.2, 0.3), False),
+        ([60.0, 60.0], (0.2, 0.3), False),
+        ([100.0, 51.0], (0.2, 0.3), False),
+        ([], (0.2, 0.3), False),
+        ([100.0], (0.2, 0.3), False),
+    ],
+    ids=[
+        "size of the set", "samples of all ranks", "number of all batches by chance", "reduced before", "own samples",
+        "own batches", "not known", "another number", "one rank only", "not divided", "not known on one rank",
+    ],
+)  # fmt: skip
+def test_a_metric_that_is_divided_by_all_samples_and_averaged(
+    by: list[float | None], values: tuple[float, float], told: bool
+) -> None:
+    judged = judge_mean_over_ranks((50, 51), by, values)
+    ids = [each.id for each in judged.causes]
+    assert ("metric-divided-by-all-and-averaged" in ids) == told
+    assert not told or (judged.causes[0].get("divided"), judged.causes[0].get("line")) == ("train.py:8", "train.py:9")
+
+
+def test_a_data_set_that_each_rank_reads_but_for_its_end_is_no_shard() -> None:
+    assert judge_mean_over_ranks((96, 96), [100.0, 100.0]).status == "held"
+
+
+def test_batches_of_all_ranks_are_a_product_with_the_world_size() -> None:
+    assert cause(judge_mean_over_ranks((50, 51), [8.0, 8.0], world=True)) == "metric-divided-by-all-and-averaged"
+
+
+def judge_mean_over_ranks(
+    samples_of_ranks: tuple[int, int],
+    by: list[float | None],
+    values: tuple[float, float] = (0.2, 0.3),
+    *,
+    world: bool = False,
+) -> LawVerdict:
+    """by: what each rank has divided its value by, before the mean over ranks. The data set has 100 samples."""
+    loader = {"kind": "loader", "key": "v", "size": 100, "line": "train.py:4"}
+    ranks = []
+    for rank, samples in enumerate(samples_of_ranks):
+        batch = {"kind": "batch", "key": "v", "passed": 0, "size": samples, "grad": False, "step": 3}
+        end = {"kind": "epoch_end", "key": "v", "passed": 0, "cut": False, "batches": 4}
+        before = [{"by": by[rank], "world": world, "line": "train.py:8"}] if rank < len(by) else []
+        mean = {"averaged": True, "metric": "", "before": before}
+        ranks.append([loader, batch, end, call("all_reduce", "train.py:9", values=[values[rank]], **mean)])
+    return results.means_weigh_ranks_by_their_samples(evidence(*ranks))
 
 
 def test_a_checkpoint_that_one_rank_reads_in_the_middle() -> None:

@@ -168,7 +168,7 @@ LAWS: tuple[Law, ...] = (
     Law(
         "evaluated_models_are_equal",
         "results",
-        "A model that all ranks evaluate is equal on all ranks.",
+        "A model that no optimizer trains is equal on all ranks.",
         replicas.evaluated_models_are_equal,
     ),
     Law(

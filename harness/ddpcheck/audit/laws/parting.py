@@ -40,6 +40,28 @@ def parting(evidence: Evidence) -> Parting | None:
     return None
 
 
+def shared_call_before(evidence: Evidence, event: Event, rank: int) -> Event | None:
+    """The last event with a line before this one that other ranks have as well."""
+    others = {
+        (each["kind"], each["line"])
+        for other, events in enumerate(evidence.real.events)
+        for each in events
+        if other != rank and "line" in each
+    }
+    before = None
+    for each in evidence.real.events[rank]:
+        if each is event:
+            break
+        if each["kind"] in CALLS and (each["kind"], each["line"]) in others:
+            before = each
+    return before
+
+
+def condition_between(evidence: Evidence, before: Event | None, event: Event) -> str:
+    """The condition that decides whether `event` follows `before`; empty if the source shows none."""
+    return deciding_condition(evidence.sources, chain_of(before), chain_of(event)) if before is not None else ""
+
+
 def _way(evidence: Evidence, rank: int) -> list[Chain]:
     """The calls of a rank in order, and where it waits; an empty one stands for its end."""
     made = [chain_of(event) for event in evidence.real.of(rank, *CALLS) if _is_of_all(evidence, event)]

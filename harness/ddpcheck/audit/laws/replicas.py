@@ -14,6 +14,7 @@ from ..evidence import Evidence
 from .law import LawVerdict, broken, held, not_judged
 from .optimizer_states import optimizer_states_apart
 from .resuming import restored_on_some_ranks
+from .untrained_updates import update_of_some_ranks
 
 _STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 
@@ -258,6 +259,14 @@ def _why_models_differ(evidence: Evidence, name: str) -> Cause:
     ]
     changing = [len(set(digests)) > 1 for digests in own]
     if len(own[0]) == 1 or any(each != changing[0] for each in changing):
+        if update := update_of_some_ranks(evidence, name):
+            return causes.MODEL_UPDATED_ON_SOME_RANKS(
+                module=module,
+                parameter=parameter,
+                ranks=update.ranks,
+                line=update.line,
+                condition=update.condition or f"the condition around {update.line}",
+            )
         return causes.MODELS_DIFFER(module=module, parameter=parameter)
     how = "Every rank updates them." if changing[0] else "No rank changes them."
     return causes.MODELS_START_DIFFERENT(

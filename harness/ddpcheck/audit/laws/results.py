@@ -24,6 +24,10 @@ _REDUCTIONS = frozenset(
 )
 
 
+_LEAST = 1.5
+"""A data set is read in parts if it has at least this many times the samples that one rank reads."""
+
+
 def _evaluations(evidence: Evidence, rank: int) -> list[tuple[Event, int, list[Event]]]:
     """Each complete pass without gradients: its end, its samples, and the reductions before the next training batch or
     pass.
@@ -70,6 +74,12 @@ def means_weigh_ranks_by_their_samples(evidence: Evidence) -> LawVerdict:
         if own := _divided_by_own_count(together, counts):
             cause = causes.METRIC_DIVIDED_BY_OWN_COUNT(count=counts[0], total=sum(counts), line=own["line"])
             return broken(f"a sum over {sum(counts)} samples is divided by {counts[0]}", cause)
+        if twice := _divided_twice(evidence, together, counts):
+            line, divided = twice["line"], twice["before"][0]["line"]
+            cause = causes.METRIC_DIVIDED_BY_ALL(line=line, divided=divided, ranks=evidence.ranks, count=counts[0])
+            return broken(
+                f"a sum over {counts[0]} samples of {sum(counts)} is divided by all, then by {evidence.ranks}", cause
+            )
         if len(set(counts)) == 1:
             continue
         reduced = [e for e in reductions if e["op"] in ("all_reduce", "reduce") and e["values"] and not _whole(e)]
@@ -99,6 +109,25 @@ def _divided_by_own_count(together: Sequence[tuple[Event, int, list[Event]]], co
         ),
         None,
     )
+
+
+def _divided_twice(
+    evidence: Evidence, together: Sequence[tuple[Event, int, list[Event]]], counts: tuple[int, ...]
+) -> Event | None:
+    """The mean over ranks of values that each rank has divided by the number of all ranks' samples, or of their batches. Values
+    that are equal on all ranks may be reduced already.
+    """
+    size = loader_of(evidence, together[0][0]["key"]).get("size") or 0
+    whole = {float(sum(counts))} | ({float(size)} if size > _LEAST * max(counts) else set())
+    batches = float(sum(end.get("batches", 0) for end, _, _ in together))
+    for events in zip(*(reductions for _, _, reductions in together), strict=False):
+        divisors = [each for event in events for each in event.get("before", ())]
+        apart = any(event["values"] != events[0]["values"] for event in events)
+        by_all = all(each["by"] in whole or (each["world"] and each["by"] == batches) for each in divisors)
+        if len(counts) > 1 and apart and divisors and by_all and all(event.get("before") for event in events):
+            first: Event = events[0]
+            return first
+    return None
 
 
 def _whole(event: Event) -> bool:

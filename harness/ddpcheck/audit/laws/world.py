@@ -13,9 +13,8 @@ from ..evidence import Evidence
 from ..missing_gpu import missing_gpu
 from ..refused_arguments import refused_arguments
 from .call_sites import chain_of, where_calls_part, where_it_waits
-from .deciding_conditions import deciding_condition
 from .law import LawVerdict, broken, held, not_judged
-from .parting import CALLS, parting
+from .parting import condition_between, parting, shared_call_before
 
 _ERROR = 160
 _FAILED = ("raised", "exit")
@@ -91,7 +90,7 @@ def _backward_skipped(evidence: Evidence) -> LawVerdict | None:
         if any(event["kind"] != "forward" for event in before):
             return None
         forward = before[0]
-        condition = _deciding(evidence, forward, backward) or f"what follows the forward at {forward['line']}"
+        condition = condition_between(evidence, forward, backward) or f"what follows the forward at {forward['line']}"
         return broken(
             f"{ranks_named(ranks)} {'makes' if len(ranks) == 1 else 'make'} no backward in step {forward['step']}",
             causes.BACKWARD_SKIPPED(ranks=ranks, step=forward["step"], line=backward["line"], condition=condition),
@@ -162,32 +161,11 @@ def _odd_one(evidence: Evidence, paired: list[tuple[Event, ...]]) -> LawVerdict:
 def _branch(evidence: Evidence, event: Event, ranks: tuple[int, ...]) -> Cause:
     others = [events for rank, events in enumerate(evidence.each_rank("collective", "forward")) if rank not in ranks]
     line = where_calls_part(chain_of(event), (chain_of(each) for events in others for each in events))
-    condition = _deciding(evidence, _call_before(evidence, event, ranks[0]), event)
+    condition = condition_between(evidence, shared_call_before(evidence, event, ranks[0]), event)
     if not condition and (parted := _where_ranks_part(evidence)):
         return parted[0]
     condition = condition or f"the condition around {line}"
     return causes.COLLECTIVE_IN_RANK_BRANCH(operation=_named(event), ranks=ranks, line=line, condition=condition)
-
-
-def _call_before(evidence: Evidence, event: Event, rank: int) -> Event | None:
-    """The last event with a line before this one that other ranks have as well."""
-    others = {
-        (each["kind"], each["line"])
-        for other, events in enumerate(evidence.real.events)
-        for each in events
-        if other != rank and "line" in each
-    }
-    before = None
-    for each in evidence.real.events[rank]:
-        if each is event:
-            break
-        if each["kind"] in CALLS and (each["kind"], each["line"]) in others:
-            before = each
-    return before
-
-
-def _deciding(evidence: Evidence, before: Event | None, event: Event) -> str:
-    return deciding_condition(evidence.sources, chain_of(before), chain_of(event)) if before is not None else ""
 
 
 def _named(event: Event) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
+from collections import Counter
 from types import FrameType
 from typing import Any
 
@@ -13,8 +15,9 @@ from torch.distributed import distributed_c10d as c10d
 
 from ..recorded_process import Run
 from . import compared_steps, gathered_places, models
+from .divisors_before import divided_before
 from .means_over_ranks import is_divided_by_world_size, metric_that_is_no_mean, numbers_that_divide
-from .patching import own_frame, replace_everywhere
+from .patching import line_in, own_frame, replace_everywhere
 from .tensors import digest
 
 _NAMES = (
@@ -40,6 +43,8 @@ _NAMES = (
     "monitored_barrier",
 )
 _SMALL = 16
+_READ = 8
+"""The most calls of one line, with its callers, for which the source is read: each pass divides as the first does."""
 _AUTOGRAD = os.path.join("torch", "autograd", "function.py")  # noqa: PTH118
 _POINT_TO_POINT = ("send", "recv", "isend", "irecv", "batch_isend_irecv", "send_object_list", "recv_object_list")
 
@@ -63,7 +68,7 @@ def install(run: Run) -> None:
                     line=run.line(),
                     callers=run.callers(),
                     **described,
-                    **_averaged(name, described),
+                    **_averaged(run, name, described),
                     **({"autograd": True} if name == "all_reduce" and run.full and _in_autograd_function() else {}),
                     **(_buffer(run, args, kwargs) if name == "broadcast" else {}),
                 )
@@ -202,9 +207,9 @@ def _sampled(run: Run, name: str, args: tuple[Any, ...], result: Any) -> dict[st
     return {"sample": [float(each) for each in tensor.detach().reshape(-1)[:_SMALL].tolist()]}
 
 
-def _averaged(name: str, described: dict[str, Any]) -> dict[str, Any]:
+def _averaged(run: Run, name: str, described: dict[str, Any]) -> dict[str, Any]:
     """Whether a small tensor is reduced to a mean over the ranks; the metric that it is, if that is no mean over samples; the
-    numbers by which a sum is divided.
+    numbers by which a sum is divided, or by which the values of a mean were divided before.
     """
     if name not in ("all_reduce", "reduce") or described["values"] is None:
         return {}
@@ -212,8 +217,27 @@ def _averaged(name: str, described: dict[str, Any]) -> dict[str, Any]:
     if frame is None:
         return {"averaged": described.get("reduce") == "AVG"}
     if described.get("reduce") == "AVG" or is_divided_by_world_size(name, frame, described["group"]):
-        return {"averaged": True, "metric": metric_that_is_no_mean(name, frame)}
+        metric = metric_that_is_no_mean(name, frame)
+        return {"averaged": True, "metric": metric, "before": _divisors(run, name, frame, described["group"])}
     return {"averaged": False, "divided_by": numbers_that_divide(name, frame)}
+
+
+def _divisors(run: Run, name: str, frame: FrameType, world_size: int) -> list[dict[str, Any]]:
+    """By what each value of the tensor was divided before, and where; empty if one was not, or if such a call was read often."""
+    calls, chain = _calls(run), (run.line(), *run.callers())
+    calls[chain] += 1
+    divided = divided_before(name, frame, world_size) if calls[chain] <= _READ else []
+    return [
+        {"by": each.by, "world": each.world, "line": line_in(each.file, each.line, run.root)}
+        for each in divided
+        if all(other.line for other in divided)
+    ]
+
+
+@functools.cache
+def _calls(run: Run) -> Counter[tuple[str, ...]]:
+    """The number of means over ranks, by the line and its callers."""
+    return Counter()
 
 
 def _described(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import ast
 import functools
 import linecache
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from types import FrameType
 
-_DIVISIONS = frozenset({"div", "div_", "true_divide", "true_divide_"})
+DIVISIONS = frozenset({"div", "div_", "true_divide", "true_divide_"})
 _NUMBERS = frozenset({"float", "int"})
 _NO_MEANS = frozenset(
     {"f1", "fbeta", "auc", "auroc", "auprc", "precision", "recall", "perplexity", "ppl", "rmse", "r2", "mcc", "kappa"}
@@ -26,7 +26,7 @@ def is_divided_by_world_size(call: str, frame: FrameType, world_size: int) -> bo
     before. False where the source is not there, or shows no division.
     """
     read = _read(frame.f_code.co_filename, frame.f_lineno, call)
-    return not read.weighted and any(_is_world_size(divisor, frame, world_size) for divisor in read.divisors)
+    return not read.weighted and any(is_world_size(divisor, frame, world_size) for divisor in read.divisors)
 
 
 def numbers_that_divide(call: str, frame: FrameType) -> list[float]:
@@ -60,7 +60,7 @@ class Read:
 @functools.cache
 def _read(file: str, line: int, call: str) -> Read:
     """Read once, as a loop may reach a call often."""
-    function = _innermost(_parsed(file), line)
+    function = function_at(file, line)
     if function is None or (reduced := _reduced(function, call, line)) is None:
         return Read()
     values = list(_assigned(function, reduced, line))
@@ -118,8 +118,9 @@ def _parsed(file: str) -> ast.Module | None:
         return None
 
 
-def _innermost(module: ast.Module | None, line: int) -> ast.AST | None:
-    """The function that holds the line, or the module."""
+def function_at(file: str, line: int) -> ast.AST | None:
+    """The function that holds the line, or the module; None if the source is not there."""
+    module = _parsed(file)
     if module is None:
         return None
     functions = [
@@ -133,12 +134,25 @@ def _innermost(module: ast.Module | None, line: int) -> ast.AST | None:
 
 def _reduced(function: ast.AST, call: str, line: int) -> str | None:
     """The source of the call's tensor. A library's reduce may make the call."""
+    found = _call_in(function, line, (call, "reduce"))
+    if found is None:
+        return None
+    given = [*found.args, *(each.value for each in found.keywords if each.arg == "tensor")]
+    return ast.unparse(given[0]) if given else None
+
+
+def call_at(file: str, line: int, functions: Container[str]) -> ast.Call | None:
+    """The call of one of these functions in this line."""
+    function = function_at(file, line)
+    return _call_in(function, line, functions) if function is not None else None
+
+
+def _call_in(function: ast.AST, line: int, functions: Container[str]) -> ast.Call | None:
     for node in ast.walk(function):
-        if not isinstance(node, ast.Call) or not node.lineno <= line <= (node.end_lineno or node.lineno):
+        if not isinstance(node, ast.Call) or last_name(node.func) not in functions:
             continue
-        if _name(node.func) in (call, "reduce"):
-            given = [*node.args, *(each.value for each in node.keywords if each.arg == "tensor")]
-            return ast.unparse(given[0]) if given else None
+        if node.lineno <= line <= (node.end_lineno or node.lineno):
+            return node
     return None
 
 
@@ -170,22 +184,22 @@ def _divisors(function: ast.AST, name: str, line: int) -> Iterator[ast.expr]:
             continue
         if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Div) and ast.unparse(node.target) == name:
             yield node.value
-        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div) and _names(node.left, name):
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div) and names(node.left, name):
             yield node.right
-        elif isinstance(node, ast.Call) and _name(node.func) in _DIVISIONS and node.args and _names(node.func, name):
+        elif isinstance(node, ast.Call) and last_name(node.func) in DIVISIONS and node.args and names(node.func, name):
             yield node.args[0]
 
 
-def _names(expression: ast.AST, name: str) -> bool:
+def names(expression: ast.AST, name: str) -> bool:
     """Whether a part of the expression is the name."""
     return any(isinstance(node, ast.expr) and ast.unparse(node) == name for node in ast.walk(expression))
 
 
-def _is_world_size(divisor: ast.expr, frame: FrameType, world_size: int) -> bool:
+def is_world_size(divisor: ast.expr, frame: FrameType, world_size: int) -> bool:
     if isinstance(divisor, ast.Call):
-        if _name(divisor.func) in _NUMBERS and divisor.args:
-            return _is_world_size(divisor.args[0], frame, world_size)
-        return _name(divisor.func) == "get_world_size"
+        if last_name(divisor.func) in _NUMBERS and divisor.args:
+            return is_world_size(divisor.args[0], frame, world_size)
+        return last_name(divisor.func) == "get_world_size"
     if isinstance(divisor, ast.Attribute):
         return "world_size" in divisor.attr or divisor.attr == "num_processes"
     if isinstance(divisor, ast.Name):
@@ -194,6 +208,6 @@ def _is_world_size(divisor: ast.expr, frame: FrameType, world_size: int) -> bool
     return False
 
 
-def _name(function: ast.expr) -> str:
+def last_name(function: ast.expr) -> str:
     """The last part of a function's name; empty for a function without one."""
     return str(getattr(function, "attr", getattr(function, "id", "")))

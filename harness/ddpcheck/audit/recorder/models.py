@@ -17,7 +17,7 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 
 from ..event_journal import JournalReader
 from ..recorded_process import Run
-from . import compared_steps, fully_sharded, gradients, modes, script_objects, torch_random_draws
+from . import compared_steps, fully_sharded, gradients, modes, script_objects, torch_random_draws, untrained_writes
 from .tensors import checksum, digest, is_sharded, nudged, plain, walk, without_rest
 
 _WRAPPERS = re.compile(r"_orig_mod\.|_fsdp_wrapped_module\.")
@@ -160,6 +160,8 @@ class Models:
         if split and not self._gathered and all(fully_sharded.gathers(run, each) for each in split):
             self._gathered = True
             run.note("gathered", count=len(split), line=run.line())
+        if not run.mirrors:
+            untrained_writes.of(run).name({name: each for name, each in tensors.items() if name[0] == "m"})
         run.note(
             "state",
             number=number,

@@ -35,23 +35,28 @@ def replace_everywhere(owners: tuple[Any, ...], name: str, make: Callable[[Any],
 
 def own_line(root: str) -> str:
     """The innermost line outside libraries and ddpcheck, as file:line, relative to `root`; empty if there is none."""
-    frame = own_frame()
-    return f"{_relative(frame.f_code.co_filename, root)}:{frame.f_lineno}" if frame is not None else ""
+    return _line_of(own_frame(), root)
 
 
 def own_callers(root: str) -> list[str]:
     """The lines that called own_line's, innermost first; calls inside libraries are left out."""
     frame, found = own_frame(), list[str]()
-    while frame is not None and len(found) < _CALLERS:
-        frame = frame.f_back
-        if frame is not None and not (frame.f_code.co_filename.startswith(OWN) or is_library(frame.f_code.co_filename)):
-            found.append(f"{_relative(frame.f_code.co_filename, root)}:{frame.f_lineno}")
+    while frame is not None and (frame := own_caller(frame)) is not None and len(found) < _CALLERS:
+        found.append(_line_of(frame, root))
     return found
 
 
 def own_frame() -> FrameType | None:
     """The innermost frame outside libraries and ddpcheck."""
-    frame: FrameType | None = sys._getframe(1)
+    return _first_own(sys._getframe(1))
+
+
+def own_caller(frame: FrameType) -> FrameType | None:
+    """The frame that called this one, outside libraries and ddpcheck."""
+    return _first_own(frame.f_back)
+
+
+def _first_own(frame: FrameType | None) -> FrameType | None:
     while frame is not None and (frame.f_code.co_filename.startswith(OWN) or is_library(frame.f_code.co_filename)):
         frame = frame.f_back
     return frame
@@ -60,13 +65,18 @@ def own_frame() -> FrameType | None:
 def line_that_makes(made: Any, root: str) -> str:
     """The line that makes this object, as own_line: not one inside a method of the object, such as a subclass's __init__."""
     frame = own_frame()
-    while frame is not None and (
-        frame.f_locals.get("self") is made
-        or frame.f_code.co_filename.startswith(OWN)
-        or is_library(frame.f_code.co_filename)
-    ):
-        frame = frame.f_back
-    return f"{_relative(frame.f_code.co_filename, root)}:{frame.f_lineno}" if frame is not None else ""
+    while frame is not None and frame.f_locals.get("self") is made:
+        frame = own_caller(frame)
+    return _line_of(frame, root)
+
+
+def line_in(file: str, line: int, root: str) -> str:
+    """As own_line shows it."""
+    return f"{_relative(file, root)}:{line}"
+
+
+def _line_of(frame: FrameType | None, root: str) -> str:
+    return line_in(frame.f_code.co_filename, frame.f_lineno, root) if frame is not None else ""
 
 
 @functools.cache

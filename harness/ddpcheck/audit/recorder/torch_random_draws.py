@@ -25,6 +25,7 @@ from . import (
     gathered_targets,
     loss_terms,
     operation_values,
+    untrained_writes,
     used_buffers,
 )
 from .tensors import digest, plain
@@ -154,6 +155,7 @@ class _Watching(_Mode):  # type: ignore[misc]
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = self._seen(func, args, kwargs)
         operation_values.of(self._draws.run).see(func, args, result)
+        untrained_writes.of(self._draws.run).see(func, args, result)
         return result
 
     def _seen(self, func: Any, args: Any, kwargs: Any) -> Any:

@@ -100,11 +100,23 @@ BATCH_NORM_NOT_CONVERTED = Kind(
 )
 MODELS_DIFFER = Kind(
     "evaluated-models-differ",
-    "All ranks evaluate {module}, but its parameters differ.",
+    "All ranks use {module}, but its parameters differ.",
     because="The parameters are in no optimizer. One rank alone updates them, as with a moving average.",
     look="where {parameter} is updated; each rank must do so",
     module=str,
     parameter=str,
+)
+MODEL_UPDATED_ON_SOME_RANKS = Kind(
+    "model-updated-on-some-ranks",
+    "{ranks:Only rank # updates|Only ranks # update} {module}, at {line}, though all ranks use it.",
+    because="Its parameters are in no optimizer and differ between ranks, first {parameter}.",
+    look="{condition}: every rank must make this update",
+    certainty="certain",
+    ranks=tuple[int, ...],
+    module=str,
+    parameter=str,
+    line=str,
+    condition=str,
 )
 STATISTICS_OF_OWN_SHARD = Kind(
     "statistics-of-own-shard",

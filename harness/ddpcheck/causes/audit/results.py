@@ -27,6 +27,16 @@ METRIC_DIVIDED_BY_OWN_COUNT = Kind(
     total=int,
     line=str,
 )
+METRIC_DIVIDED_BY_ALL = Kind(
+    "metric-divided-by-all-and-averaged",
+    "{divided} divides by the size of all shards, and {line} takes the mean of the results over ranks.",
+    because="Each rank sums over {count:# sample|# samples} of its own only. The reported number is 1/{ranks} of the true one.",
+    look="{divided}: divide by the rank's own number of samples, or reduce the sum and divide once",
+    count=int,
+    ranks=int,
+    line=str,
+    divided=str,
+)
 METRIC_OF_ONE_RANK = Kind(
     "metric-of-one-rank",
     "Each rank evaluates a shard, and the results are not combined.",
