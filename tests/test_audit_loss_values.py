@@ -166,3 +166,9 @@ def test_data_sets_that_know_their_rank(rank: int, world: int, found: str) -> No
     run = cast("Run", SimpleNamespace(settings=RunSettings("", "real", ranks=2, steps=1, far=1), mirrors=False, rank=0))
     assert DataLoaderDispatcher().splits(run, Stream(rank, world)) == found
     assert data._splits(run, torch.utils.data.DataLoader(Stream(rank, world))) == ""
+
+
+@pytest.mark.parametrize(("size", "expected"), [(5, 17774907581530639283), (100_001, 7080087961236330405)])
+def test_a_checksum_is_the_same_in_every_process(size: int, expected: int) -> None:
+    """Checksums of ranks are compared, and hash() of bytes differs between processes."""
+    assert checksum(torch.arange(float(size))) == expected

@@ -56,16 +56,21 @@ def digest(tensor: torch.Tensor) -> str:
 
 
 def checksum(tensor: torch.Tensor) -> int:
-    """Equal for equal tensors in one process, and much cheaper than a digest. Of large tensors: sums of the bits as integers, and
+    """Equal for equal tensors, on all ranks, and much cheaper than a digest. Of large tensors: sums of the bits as integers, and
     of their products, since a sum alone stays the same where elements change by opposite amounts, as in a mean over ranks.
     """
     bits = plain(tensor).contiguous().reshape(-1).view(torch.uint8).numpy()
     if len(bits) <= _SMALL:
-        return hash(bits.tobytes())
+        return _hash_of_bytes(bits.tobytes())
     whole = len(bits) // 8 * 8
     words = bits[:whole].view(np.uint64)
     products = np.dot(words, words), np.dot(words[1:], words[:-1])
-    return hash((int(words.sum()), *map(int, products), bits[whole:].tobytes()))
+    return hash((int(words.sum()), *map(int, products), _hash_of_bytes(bits[whole:].tobytes())))
+
+
+def _hash_of_bytes(data: bytes) -> int:
+    """hash() of bytes differs between processes."""
+    return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little")
 
 
 def digest_of_nest(value: Any) -> str:
