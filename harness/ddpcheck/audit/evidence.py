@@ -127,6 +127,11 @@ class Evidence:
         each_rank = self.each_rank("names")
         return tuple({key: name for event in own for key, name in event["names"].items()} for own in each_rank)
 
+    def of_one_process(self, *kinds: str) -> list[Event]:
+        """The events of these kinds in the run as one process; none if there is no such run."""
+        one = self.mirrors.get("one")
+        return one.of(0, *kinds) if one is not None else []
+
     @property
     def seconds(self) -> float:
         """The time of all runs together."""

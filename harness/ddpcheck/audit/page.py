@@ -109,10 +109,10 @@ def scope(evidence: Evidence) -> Iterator[str]:
     yield f"batches came from: {_source(evidence)}"
     for event in {(e["what"], e["by"], e["line"]) for e in real.of(0, "instead")}:
         yield f"replaced: {event[0]} at {event[2]} became {event[1]}"
-    misfits = {f"{e['what']} at {e['line']}" for e in _mirror_events(evidence, "misfit")}
+    misfits = {f"{e['what']} at {e['line']}" for e in evidence.of_one_process("misfit")}
     if misfits:
         yield f"not put together in the run as one process: {', '.join(sorted(misfits))}"
-    if _mirror_events(evidence, "recollated"):
+    if evidence.of_one_process("recollated"):
         yield "batches of different shapes were collated again by the script's own collate function"
     written = sorted({event["path"] for events in evidence.each_rank("save") for event in events if event["path"]})
     if written:
@@ -132,11 +132,6 @@ def scope(evidence: Evidence) -> Iterator[str]:
         yield f"memory: {memory / 2**30:.1f} GiB on a rank, at most {evidence.ranks} times that in the run as one process"
     ran = ", ".join([f"{counted(evidence.ranks, 'rank')} {real.seconds:.1f} s", *others])
     yield f"time of each run: {ran}; size of the record: {size / 2**20:.1f} MiB"
-
-
-def _mirror_events(evidence: Evidence, kind: str) -> list[dict[str, object]]:
-    one = evidence.mirrors.get("one")
-    return list(one.of(0, kind)) if one is not None else []
 
 
 def _source(evidence: Evidence) -> str:

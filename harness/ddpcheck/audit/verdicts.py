@@ -23,17 +23,18 @@ def verdicts_of(evidence: Evidence) -> list[Verdict]:
     """One verdict for each law, in their order. A law that crashes is unknown, never passed."""
     made: dict[str, Verdict] = {}
     for law in LAWS:
-        made[law.name] = _verdict(evidence, law, [name for name in law.follows if made[name].status == "failed"])
+        explained = any(made[name].status == "failed" for name in law.follows)
+        made[law.name] = _verdict(evidence, law, explained=explained)
     return list(made.values())
 
 
-def _verdict(evidence: Evidence, law: Law, broken: list[str]) -> Verdict:
-    """broken: the laws from which a verdict without a cause of its own follows."""
+def _verdict(evidence: Evidence, law: Law, *, explained: bool) -> Verdict:
+    """explained: a verdict without a cause of its own follows from a law that is broken."""
     try:
         judged = law.judge(evidence)
     except Exception:
         return _made(evidence, law, not_judged(traceback.format_exc()), "unknown")
-    if broken and REPLICAS_DRIFT.explains(judged.causes):
+    if explained and REPLICAS_DRIFT.explains(judged.causes):
         judged = not_judged(f"{judged.headline}, as a broken law above explains")
     return _made(evidence, law, judged, _STATUS[judged.status])
 

@@ -16,6 +16,7 @@ from ddpcheck.contract.needs import Need
 from ddpcheck.job import Backward, Job, ZeroGrad
 from ddpcheck.models.spec import Linear, ModelSpec
 from ddpcheck.oracle import Oracle
+from ddpcheck.seeded_values import Array
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Diagnosis, Finding
 
@@ -66,9 +67,7 @@ def _not_cut(promised: Capabilities) -> Judge:
         for known in Oracle(job, promised).walk():
             for name, entry in known.arrays.get("gradients", {}).items():
                 for rank, seen in enumerate(trace.values(known.position, "gradients")):
-                    exact = np.abs(entry.value.exact[rank])
-                    errors = (np.abs(seen[name].astype(np.float64)) - exact)[exact >= NORMAL]
-                    rounded = errors[np.abs(errors) > _FROM_FLOAT32 * exact[exact >= NORMAL]]
+                    rounded = _rounding_errors(seen[name], entry.value.exact[rank])
                     if rounded.size >= FEWEST and (rounded < 0).all():
                         raise Finding(
                             Diagnosis(
@@ -79,3 +78,11 @@ def _not_cut(promised: Capabilities) -> Judge:
                         )
 
     return judge
+
+
+def _rounding_errors(got: Array, exact: Array) -> Array:
+    """Flat, of the elements that fewer bits than those of float32 have rounded: below 0 towards zero, above 0 away from it."""
+    sizes = np.abs(exact)
+    errors = np.abs(got.astype(np.float64)) - sizes
+    rounded: Array = errors[(sizes >= NORMAL) & (np.abs(errors) > _FROM_FLOAT32 * sizes)]
+    return rounded

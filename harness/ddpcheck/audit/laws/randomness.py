@@ -25,7 +25,8 @@ def random_streams_are_as_asked(evidence: Evidence) -> LawVerdict:
     if ranks_read_different_shards(evidence).status == "broken":
         return not_judged("the ranks read the same data")
     compared = _compared(evidence, _ELEMENTS, for_samples=True)
-    of_all = _drawn_for_all_ranks(evidence)
+    # draws that grow with the world size: all ranks make the same one, and each takes its own part
+    of_all = {event["line"] for event in evidence.of_one_process("draw_of_all")}
     for (line, operation), equal in compared.items():
         if all(equal) and line not in of_all:
             return broken(
@@ -33,12 +34,6 @@ def random_streams_are_as_asked(evidence: Evidence) -> LawVerdict:
                 causes.SAME_DRAWS(line=line, operation=operation.strip("_"), count=len(equal), of=len(equal)),
             )
     return _held(compared)
-
-
-def _drawn_for_all_ranks(evidence: Evidence) -> set[str]:
-    """The lines of draws that grow with the world size: all ranks make the same one, and each takes its own part."""
-    one = evidence.mirrors.get("one")
-    return {event["line"] for event in one.of(0, "draw_of_all")} if one is not None else set()
 
 
 def _equal(evidence: Evidence) -> LawVerdict:
