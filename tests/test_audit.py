@@ -124,6 +124,11 @@ def test_faults_found_without_a_mirror_run(fault: str, cause: str, accumulate: s
     assert audited.causes[0] == cause, audited.page
 
 
+def test_a_fault_that_one_process_has_too_is_told_so() -> None:
+    page = audit(TRAIN, "--fault", "full_count", "--accumulate", "4", deadline=15).page
+    assert "train.py goes wrong on one process, too (1 cause)" in page.partition("\n")[0], page
+
+
 def test_the_page_names_the_line_and_the_next_step() -> None:
     page = audit(TRAIN, "--fault", "several_write", steps=0).page
     lines = Path(TRAIN).read_text(encoding="utf-8").splitlines()

@@ -190,7 +190,7 @@ def test_samples_that_are_not_the_same_on_all_ranks() -> None:
     assert cause(judged(lambda rank, epoch, n: f"{n} {rank * (n % 2)}")) == "sample-differs-between-ranks"
     random = judged(lambda rank, epoch, n: f"{n} {rank} {epoch}")
     assert random.status == "not judged", "a rank gets other values in each epoch: samples are augmented"
-    assert random.note == "samples change each time that a rank gets them, as by random augmentation"
+    assert random.note.startswith("a sample differs each time that a rank gets it, as by random augmentation")
     assert judged(lambda rank, epoch, n: f"{n} {rank * (n == 9)}").status == "held", (
         "one sample may be changed by chance"
     )

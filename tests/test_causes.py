@@ -139,6 +139,8 @@ def test_clamped_parts_need_one_plausible_limit() -> None:
     one = own[:, :1]
     assert _cause(np.clip(one, -100, 100).mean(axis=0), one.mean(axis=0), one).id == "parts-clamped"
     assert _cause(np.clip(one, -91, 91).mean(axis=0), one.mean(axis=0), one).id != "parts-clamped"
+    alike = np.array([[1.0, -1.0, 1.0]])
+    assert not likely_causes(alike[0] / 2, alike[0], Evidence(1, alike[0], parts=alike)), "a factor does the same"
 
 
 def test_gradient_not_reset_on_some_ranks_is_recognised() -> None:

@@ -16,6 +16,8 @@ from .refused_arguments import refused_arguments
 NOTHING_JUDGED = 2
 """The exit status of an audit that saw no optimizer step on all ranks."""
 
+_OF_ONE_PROCESS = {law.name for law in LAWS if law.of_one_process}
+
 _STATUS: dict[str, Status] = {"held": "passed", "broken": "failed", "not judged": "skipped"}
 
 
@@ -66,6 +68,8 @@ def answer(evidence: Evidence, verdicts: list[Verdict]) -> tuple[int, str]:
     if failed:
         count = len({verdict.diagnosis.cause.id for verdict in failed if verdict.diagnosis and verdict.diagnosis.cause})
         causes = counted(count, "cause") if count else "a law crashed"
+        if all(verdict.check in _OF_ONE_PROCESS and verdict.diagnosis for verdict in failed):
+            return 1, f"NO: {name} goes wrong on one process, too ({causes})"
         return 1, f"NO: {name} on {counted(evidence.ranks, 'rank')} is not the run of one process ({causes})"
     if error := missing_gpu(evidence):
         return NOTHING_JUDGED, f"NOT JUDGED: {name} needs a GPU; run it on the CPU with --no-gpu ({error})"

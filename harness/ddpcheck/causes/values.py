@@ -35,7 +35,7 @@ DIVIDED_TWICE_TOO_OFTEN = Kind(
 )
 DIVIDED_BY_ELEMENTS = Kind(
     "divided-by-elements",
-    "The mean divides by the number of elements, {size}, not by the {world_size} ranks.",
+    "The mean divides by the number of elements, {size}, not by the {world_size:# rank|# ranks}.",
     look="the divisor of the mean: np.mean() divides by the number of elements",
     size=int,
     world_size=int,

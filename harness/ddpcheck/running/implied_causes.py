@@ -162,7 +162,9 @@ IMPLIES: dict[str, frozenset[str]] = {
     values.DIVIDED_TOO_OFTEN.id: _ids(*_FACTOR),
     # where the number is that of ranks, its square, or that of micro-batches
     values.DIVIDED_BY_ELEMENTS.id: _ids(*_DIVISORS),
-    values.WRONG_DIVISOR.id: _ids(*_DIVISORS),
+    # where an array has as many elements
+    values.WRONG_DIVISOR.id: _ids(values.DIVIDED_BY_ELEMENTS, *_DIVISORS),
+    values.WRONG_FACTOR.id: _ids(values.DIVIDED_BY_ELEMENTS),
     values.LOSS_SCALE_KEPT.id: _ids(updates.EPS_FIXED, *_FACTOR),  # Adam's eps is small beside a scaled gradient
     values.NOT_REDUCED.id: _ids(
         *_LOCAL,

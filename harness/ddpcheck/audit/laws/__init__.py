@@ -45,6 +45,7 @@ LAWS: tuple[Law, ...] = (
         "gradients",
         "Units of a layer are not copies of one another.",
         constant_gradients.units_are_not_copies,
+        of_one_process=True,
     ),
     Law("ranks_read_different_shards", "data", "Each rank reads a shard of its own.", data.ranks_read_different_shards),
     Law("every_sample_is_used", "data", "Each sample is used.", data.every_sample_is_used),
@@ -133,12 +134,14 @@ LAWS: tuple[Law, ...] = (
         "accumulation",
         "Each of k accumulated micro-batches counts 1/k.",
         accumulation.windows_divide_by_their_size,
+        of_one_process=True,
     ),
     Law(
         "windows_are_stepped",
         "accumulation",
         "No micro-batch is lost at the end of an epoch.",
         accumulation.windows_are_stepped,
+        of_one_process=True,
     ),
     Law(
         "only_the_last_micro_batch_communicates",

@@ -45,6 +45,7 @@ def broken(headline: str, *causes: Cause, details: Iterable[str] = ()) -> LawVer
 class Law:
     """name: as a check's name. family: the part of a run that the law concerns. sentence: the law, as the page states
     it. follows: earlier laws; where one of them is broken, a verdict of this one without a cause of its own follows.
+    of_one_process: the run of one process breaks it in the same way.
     """
 
     name: str
@@ -52,3 +53,4 @@ class Law:
     sentence: str
     judge: Callable[[Evidence], LawVerdict]
     follows: tuple[str, ...] = ()
+    of_one_process: bool = False

@@ -30,7 +30,7 @@ def samples_are_the_same_on_all_ranks(evidence: Evidence) -> LawVerdict:
         own = [_contents(evidence, key, rank) for rank in range(evidence.ranks)]
         again = [set(digests) for contents in own for digests in contents.values() if len(digests) > 1]
         if any(len(digests) > 1 for digests in again):
-            why = "samples change each time that a rank gets them, as by random augmentation"
+            why = "a sample differs each time that a rank gets it, as by random augmentation, or by padding to other lengths"
             continue
         shared = {index: {each[index][0] for each in own if index in each} for index in _common(own)}
         differ = [index for index, digests in shared.items() if len(digests) > 1]

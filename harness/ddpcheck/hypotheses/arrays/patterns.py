@@ -136,7 +136,9 @@ def clamped(of: WrongArray) -> Iterator[Cause]:
         signs = float(np.sign(column[:above]).sum())
         limit = (size * seen[place] - column[above:].sum()) / signs if signs else 0.0
         fits = limit > 0 and bool((np.abs(np.clip(flat, -limit, limit).mean(axis=0) - seen) <= near).all())
-        if fits and (int(wrong.sum()) > 1 or _is_chosen(limit)):
+        # if all of these parts have one magnitude, a factor does the same
+        several = len(np.unique(np.abs(flat)[np.abs(flat) > limit])) > 1
+        if fits and (several or _is_chosen(limit)):
             yield values.PARTS_CLAMPED(limit=float(limit))
             return
 
