@@ -111,11 +111,7 @@ def record_launches(file: Path, launches: int, benchmarks: str, world_size: int,
         with click.progressbar(range(launches), label="launches") as bar:
             for launch in bar:
                 toss = Toss.of(seed, "measurement", launch)
-                design = record.design
-                record.add(
-                    "measurement",
-                    pairing.measure(record.benchmarks, design.pairs, design.iterations, toss, record.seen),
-                )
+                record.add("measurement", pairing.measure(record.benchmarks, record.design.pairs, toss, record.seen))
     except KeyboardInterrupt:
         click.echo("interrupted")
     finally:

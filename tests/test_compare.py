@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -34,6 +35,15 @@ def test_steps_of_all_are_compared_with_the_last() -> None:
     for row in rows:
         assert all(float(cell.replace(",", "")) > 0 for cell in row[1:5]), row
     assert rows[1][-1] == "1.00 (1.00 to 1.00)"
+
+
+@pytest.mark.skipif(find_spec("torch") is None, reason="needs torch")
+def test_a_dash_stands_for_what_an_adapter_does_not_promise() -> None:
+    hooks = str(Path(__file__).parents[1] / "docs" / "tutorial" / "code" / "hooks_1.py") + ":adapter"
+    done = CliRunner().invoke(steps.command, [hooks, "--model", "small", "--turns", "1", "--steps", "1"])
+    (row,) = [line.strip("| ").split(" | ") for line in done.output.splitlines() if line.startswith("| /")]
+    assert [row[2], row[3], row[5]] == ["-", "-", "-"], done.output
+    assert "-: the adapter does not promise it" in done.output
 
 
 @pytest.mark.parametrize("how", [[], ["--one-by-one"]])

@@ -6,6 +6,7 @@ import json
 import re
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -119,8 +120,8 @@ class Clockwork(Pairing):
     def __init__(self) -> None:
         pass
 
-    def measure(self, benchmarks: Sequence[Benchmark], pairs: int, iterations: int, *_: object) -> dict[str, Array]:
-        return {each.name: np.full((pairs, 2, iterations, 2), 1e-3) for each in benchmarks}
+    def measure(self, benchmarks: Sequence[Benchmark], pairs: int, *_: object) -> dict[str, Array]:
+        return {each.name: np.full((pairs, 2, 6, 2), 1e-3) for each in benchmarks}
 
 
 def test_every_look_is_reported_and_every_launch_kept() -> None:
@@ -250,8 +251,8 @@ def test_sides_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(Pairing, "burst", lambda self, *rest: burst(*rest))
     monkeypatch.setattr(Pairing, "launch", lambda self, toss: _nothing())
-    one = benchmark_named("barrier")
-    made = pairing.measure([one], 4, 6, Toss(0, 1), {one.name: Seen()})
+    one = replace(benchmark_named("barrier"), iterations=6)
+    made = pairing.measure([one], 4, Toss(0, 1), {one.name: Seen()})
     assert turns == [1, 0, 0, 1, 0, 1, 1, 0]
     assert (made[one.name][:, HEAD] == 1).all()
     assert (made[one.name][:, BASE] == 0).all()
@@ -280,6 +281,7 @@ def test_short_calls_are_repeated_within_an_iteration() -> None:
     assert short.calibrated(14e-6).calls == 143
     assert short.calibrated(5e-3).calls == 1
     assert short.calibrated(0.0).calls == 500
+    assert benchmark_named("step").calibrated(1.6e-3).calls == 1
 
 
 def test_several_steps_make_one_iteration() -> None:

@@ -20,6 +20,7 @@ from ddpcheck_benchmarks.gate.decision import (
     confirm,
     decide,
     differs,
+    iterations_needed,
     log_ratios,
     look,
     looks,
@@ -90,6 +91,21 @@ def test_the_slowest_rank_counts_and_interruptions_do_not() -> None:
     assert look(log_ratios(raw), DESIGN).outcome == "pass"
     raw[:, :, HEAD] *= [0.6, 1.2]  # the mean over ranks is unchanged
     assert look(log_ratios(raw), DESIGN).outcome == "fail"
+
+
+@pytest.mark.parametrize(
+    ("scatter", "seconds", "needed"), [(0.01, 2e-3, 6), (0.2, 2e-3, 30), (1.0, 2e-3, 72), (1.0, 10e-3, 25)]
+)
+def test_a_burst_has_more_iterations_where_they_scatter(scatter: float, seconds: float, needed: int) -> None:
+    times = seconds * np.random.default_rng(1).lognormal(0, scatter, 4000)
+    assert iterations_needed(times, DESIGN) == pytest.approx(needed, rel=0.1)
+
+
+def test_iterations_needed_give_the_intended_error_of_a_burst() -> None:
+    rng = np.random.default_rng(2)
+    count = iterations_needed(1e-3 * rng.lognormal(0, 0.15, 4000), dataclasses.replace(DESIGN, iterations=1))
+    bursts = np.percentile(rng.lognormal(0, 0.15, (4000, count)), 25, axis=-1)
+    assert np.log(bursts).std() == pytest.approx(0.05, rel=0.15)
 
 
 def test_one_launch_is_one_value() -> None:

@@ -29,6 +29,12 @@ from ..step_cases import MODELS, StepCase
 # torch rebuilds buckets after the first step; other implementations decide within seven whether overlap pays
 _WARMUPS = 8
 _PARTS = ("step", "compute", "all-reduce", "CPU")
+_LEGEND = """
+step, compute, all-reduce: the time of the slowest rank, the median over turns. compute: the step in no_sync().
+all-reduce: of as many elements as there are parameters. CPU: of all ranks, for one step.
+Ratios: the median of each turn's own ratio, with its 95 % interval (below 6 turns: the range). Noise that a turn shares
+cancels, so a ratio may differ from that of the medians. An interval that holds 1.00: not told apart.
+-: the adapter does not promise it (ReplicaMethod.NO_SYNC for compute, the collective for all-reduce)."""
 
 
 @click.command("steps")
@@ -62,10 +68,11 @@ def command(adapters: Sequence[str], world_size: int, model: str, turns: int, st
     click.echo(f"| | {' (ms) | '.join(_PARTS)} (ms) | step / (compute + all-reduce) | step / {adapters[-1]}'s |")
     click.echo("|---|" + "---:|" * (len(_PARTS) + 2))
     for adapter, turned in taken.items():
-        medians = " | ".join(f"{1e3 * value:,.1f}" for value in np.median(turned, axis=0))
+        medians = " | ".join("-" if np.isnan(value) else f"{1e3 * value:,.1f}" for value in np.median(turned, axis=0))
         apart = _ratio([step / (compute + alone) for step, compute, alone, _ in turned])
         beside = _ratio([own[0] / last[0] for own, last in zip(turned, taken[adapters[-1]], strict=True)])
         click.echo(f"| {adapter} | {medians} | {apart} | {beside} |")
+    click.echo(_LEGEND)
 
 
 def _turn(session: Session, case: StepCase, steps: int) -> list[float]:
@@ -95,5 +102,8 @@ def _median(trace: Trace, operation: int) -> float:
 
 
 def _ratio(ratios: Sequence[float]) -> str:
+    """A dash if some are NaN."""
+    if np.isnan(ratios).any():
+        return "-"
     low, high = interval(ratios)
     return f"{np.median(ratios):.2f} ({low:.2f} to {high:.2f})"

@@ -22,6 +22,12 @@ from .signed_rank import lower_bound, pseudo_median, upper_bound
 Verdict = Literal["pass", "fail", "inconclusive", "unconfirmed", "advisory"]
 BASE, HEAD = 0, 1
 _QUARTILE = 25.0
+_AROUND = (15.0, 35.0)
+_BURST_ERROR = 0.05
+"""The standard error of ln(time of a burst) that independent iterations should have at most."""
+_MOST_ITERATIONS = 72
+_LONGEST_BURST = 0.25
+"""Seconds of a burst that more iterations than the fewest may take."""
 _NORMAL_80 = 0.8416  # 80 % of a normal distribution lie below so many standard deviations
 _NORMAL_995 = 2.5758
 
@@ -30,9 +36,9 @@ _NORMAL_995 = 2.5758
 class Design:
     """The amount of measurements, and the rule of the decision.
 
-    looks: the numbers of launches after which to decide. pairs: of bursts in a launch. iterations: timed iterations in
-    a burst. margin: a slow-down up to this is never a failure. ceiling: a pass must exclude a slow-down of this.
-    alpha_fail: for each look. confirmations: the numbers of fresh launches after which a failure is tested again, at
+    looks: the numbers of launches after which to decide. pairs: of bursts in a launch. iterations: the fewest timed
+    iterations in a burst. margin: a slow-down up to this is never a failure. ceiling: a pass must exclude a slow-down
+    of this. alpha_fail: for each look. confirmations: the numbers of fresh launches after which a failure is tested again, at
     alpha_confirm each time. floor: a difference in seconds of one timed iteration below which nothing counts.
     """
 
@@ -96,6 +102,20 @@ class Decision:
     @property
     def faster(self) -> bool:
         return self.verdict == "pass" and self.last.high < 0
+
+
+def iterations_needed(times: Array, design: Design) -> int:
+    """The timed iterations of a burst: the design's number, or more if they scatter, as those of torch do.
+
+    times: seconds of some iterations. The quantile q of n independent iterations has the standard error
+    sqrt(q (1 - q) / n) / density; the density at the quartile is taken from the quantiles around it (H. A. David,
+    H. N. Nagaraja, Order Statistics, 10.2).
+    """
+    low, high = np.log(np.percentile(times, _AROUND))
+    share = _QUARTILE / 100
+    error_of_one = math.sqrt(share * (1 - share)) * (high - low) / ((_AROUND[1] - _AROUND[0]) / 100)
+    affordable = min(_MOST_ITERATIONS, int(_LONGEST_BURST / float(np.median(times))))
+    return max(design.iterations, min(affordable, math.ceil((error_of_one / _BURST_ERROR) ** 2)))
 
 
 def burst_times(raw: Array, quantile: float = _QUARTILE) -> Array:

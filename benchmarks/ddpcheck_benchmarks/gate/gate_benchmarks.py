@@ -25,19 +25,26 @@ TCP_BYTES = "TCP bytes"
 """The name of what the kernel counts."""
 _KINDS = ("step", *get_args(Collective))
 _ITEM = 4  # float32
-_SECONDS = 2e-3  # the shortest timed iteration
+_SECONDS = 2e-3
+"""The shortest timed iteration: ranks leave the barrier before it at slightly different times."""
+_SECONDS_OF_STEPS = 1e-3
+"""The shortest timed iteration of steps, which follow one another without a barrier."""
 _MOST_CALLS = 500
 
 
 @dataclass(frozen=True)
 class Benchmark:
-    """One benchmark. size: bytes of the whole array (MeasureCollective.count). calls: in one timed iteration."""
+    """One benchmark. size: bytes of the whole array (MeasureCollective.count). calls: in one timed iteration.
+
+    iterations: timed ones in a burst; 0 until a trial has shown how many are needed.
+    """
 
     name: str
     kind: str
     size: int = 0
     in_place: bool = False
     calls: int = 1
+    iterations: int = 0
 
     @property
     def unit(self) -> str:
@@ -89,7 +96,8 @@ class Benchmark:
         """The benchmark with enough calls per iteration to hide the clock and the harness; `seconds` is the time of one
         call.
         """
-        return replace(self, calls=min(_MOST_CALLS, max(1, math.ceil(_SECONDS / max(seconds, 1e-9)))))
+        shortest = _SECONDS_OF_STEPS if self.kind == "step" else _SECONDS
+        return replace(self, calls=min(_MOST_CALLS, max(1, math.ceil(shortest / max(seconds, 1e-9)))))
 
     def least_bytes(self, world_size: int, promised: Capabilities) -> float | None:
         """Bytes that the best algorithm for large arrays sends from each rank for one call or step; None if unknown."""

@@ -97,17 +97,17 @@ class Pairing:
         return benchmark.durations(trace)
 
     def measure(
-        self, benchmarks: Sequence[Benchmark], pairs: int, iterations: int, toss: Toss, seen: Mapping[str, Seen]
+        self, benchmarks: Sequence[Benchmark], pairs: int, toss: Toss, seen: Mapping[str, Seen]
     ) -> dict[str, Array]:
         """One launch: for each benchmark (pairs, sides, iterations, ranks). Benchmarks take turns, too."""
-        made = {benchmark.name: np.empty((pairs, 2, iterations, self._world_size)) for benchmark in benchmarks}
+        made = {each.name: np.empty((pairs, 2, each.iterations, self._world_size)) for each in benchmarks}
         with self.launch(toss):
             for pair in range(pairs):
                 # A B, B A, B A, A B: drift over four or eight bursts cancels
                 first = toss.works_first if pair % 4 in (0, 3) else 1 - toss.works_first
                 for benchmark in benchmarks:
                     for side in (first, 1 - first):
-                        times = self.burst(side, benchmark, iterations, seen[benchmark.name])
+                        times = self.burst(side, benchmark, benchmark.iterations, seen[benchmark.name])
                         made[benchmark.name][pair, side] = times
         return made
 

@@ -6,7 +6,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -14,13 +14,14 @@ from ddpcheck.contract.adapter import Adapter
 from ddpcheck.seeded_values import Array
 
 from .compared_revision import Side
-from .decision import HEAD, confirm, differs, log_ratios, look, looks, seconds_apart
+from .decision import BASE, HEAD, confirm, differs, iterations_needed, log_ratios, look, looks, seconds_apart
 from .gate_benchmarks import Benchmark
 from .launches import Pairing, Seen, Toss
 from .record import MeasuredSide, Record, Stage
 from .summary import change
 
 _TRIED = 3
+_TRIED_AGAIN = 12
 _SENTINELS = 2
 _CONTROL_LOOKS = 2
 
@@ -78,17 +79,25 @@ def measure(
 
 
 def _try(record: Record, pairing: Pairing) -> None:
-    """Two bursts of each benchmark on each side: counts, results, and the number of calls for an iteration long
-    enough.
+    """Bursts of each benchmark on each side: counts, results, the calls for an iteration long enough, and the iterations
+    that a burst needs.
     """
     toss = Toss.of(record.seed, "trial", 0)
     ready = []
     with pairing.launch(toss):
         for benchmark in record.benchmarks:
             seen = record.seen[benchmark.name] = Seen()
-            bursts = [pairing.burst(side, benchmark, _TRIED, seen) for side in (0, 1, 1, 0)]
-            ready.append(benchmark.calibrated(float(np.median([times.max(axis=-1).min() for times in bursts]))))
+            calibrated = benchmark.calibrated(float(np.median(_tried(pairing, benchmark, _TRIED, seen))))
+            needed = iterations_needed(_tried(pairing, calibrated, _TRIED_AGAIN, seen), record.design)
+            ready.append(replace(calibrated, iterations=needed))
     record.benchmarks = tuple(ready)
+
+
+def _tried(pairing: Pairing, benchmark: Benchmark, iterations: int, seen: Seen) -> Array:
+    """Seconds of the slowest rank in each iteration of two bursts on each side."""
+    return np.concatenate(
+        [pairing.burst(side, benchmark, iterations, seen).max(axis=-1) for side in (BASE, HEAD, HEAD, BASE)]
+    )
 
 
 def _stage(record: Record, pairing: Pairing, benchmarks: Sequence[Benchmark], progress: Progress) -> list[Benchmark]:
@@ -182,7 +191,7 @@ def _launch(record: Record, stage: Stage, launch: int, pairing: Pairing, benchma
     # the control's second side is head, too: its counts are not compared
     seen = record.seen if stage != "control" else {benchmark.name: Seen() for benchmark in benchmarks}
     begun = time.monotonic()
-    record.add(stage, pairing.measure(benchmarks, design.pairs, design.iterations, toss, seen))
+    record.add(stage, pairing.measure(benchmarks, design.pairs, toss, seen))
     record.seconds[stage] = record.seconds.get(stage, 0.0) + time.monotonic() - begun
 
 

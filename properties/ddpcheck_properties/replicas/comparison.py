@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from ..judges import Judge
 
 _LISTED = 12
+_OTHERS = 3
+"""Further wrong arrays that are explained, to choose between causes of the first one."""
 _NOUNS = {"gradients": "gradient of", "parameters": "parameter", "buffers": "buffer", "averaged": "average of"}
 
 
@@ -147,11 +150,29 @@ def compare_arrays(
             assertions.same_on_all_ranks([got[rank].get(name) for rank in entry.ranks], text)
     if first is None:
         return
-    of = WrongArrays(what, got, entries, wrong, named_first, first.diagnosis.causes, bits)
+    told = first.diagnosis.causes
+    if len(told) > 1 and told[0].certainty == "possible":
+        others = [name for name, ranks in wrong.items() if name != named_first and np.any(got[ranks[0]].get(name))]
+        kinds = Counter(
+            kind
+            for name in others[:_OTHERS]
+            for kind in _kinds_of_causes(got[wrong[name][0]].get(name), entries[name], what, wrong[name][0])
+        )
+        told = tuple(sorted(told, key=lambda cause: -kinds[cause.id]))
+    of = WrongArrays(what, got, entries, wrong, named_first, told, bits)
     named = [f"{name} ({ranks_named(ranks)})" for name, ranks in wrong.items()]
     listed = ", ".join(named[:_LISTED] + ["..."] * (len(named) > _LISTED))
     note = f"wrong are {len(wrong)} of {len(entries)} {what}: {listed}"
     raise first.noting(note).about(what, named_first).blaming(causes_of_arrays(of))
+
+
+def _kinds_of_causes(got: Any, entry: ExpectedArray, what: str, rank: int) -> set[str]:
+    """The ids of all causes of a wrong array."""
+    try:
+        _compare_one(got, entry, what, what, rank)
+    except Finding as finding:
+        return {cause.id for cause in finding.diagnosis.causes}
+    return set()
 
 
 def _compare_one(got: Any, entry: ExpectedArray, what: str, text: str, rank: int, *, explained: bool = True) -> None:

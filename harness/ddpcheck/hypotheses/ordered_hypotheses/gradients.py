@@ -40,16 +40,16 @@ OF_A_GRADIENT = (
     ranks_of_gradients.other_reductions,
     parameters.of_sharing_layers,
     parameters.of_wrong_layer,
+    parameters.of_other_parameter,
+    parameters.of_other_piece,
     ranks_of_gradients.old_gradient,
     ranks_of_gradients.ranks_left_out,
     ranks_of_gradients.added_to_own,
-    parameters.of_other_parameter,
-    parameters.of_other_piece,
     ranks_of_gradients.loss_scaled_by_world_size,
     ranks_of_gradients.at_own_initial_values,
     parameters.with_its_parameter,
 )
-"""Of a gradient that no clip has changed. Other parameters come late: among hundreds, one fits a small gradient by chance."""
+"""Of a gradient that no clip has changed."""
 
 OF_A_VALUE_IN_A_JOB = (
     programs.just_done,
