@@ -357,6 +357,13 @@ RANK_LEFT_OUT = Kind(
     look="the number of rounds, and whether each received array is added",
     rank=int,
 )
+BLOCKS_GATHERED_EARLY = Kind(
+    "blocks-gathered-early",
+    "Blocks are gathered before all ranks have added their parts: each holds those of {added:# rank|# ranks} of {world_size}.",
+    look="the block that each rank sends first in the all-gather: the one that it has completed",
+    added=int,
+    world_size=int,
+)
 RECEIVED_OVERWRITES = Kind(
     "received-overwrites-unsent",
     "Rank {twice} counts twice and rank {lost} not at all: data received overwrites data to be added.",

@@ -279,6 +279,8 @@ IMPLIES: dict[str, frozenset[str]] = {
     ),
     collectives.RESULT_SENT_AFTER_RETURN.id: _ids(collectives.RESULTS_SHARE_MEMORY, collectives.READ_AFTER_RETURN),
     collectives.REDUCTION_IGNORED.id: _ids(values.SUMMED_NOT_AVERAGED),
+    # where the blocks of other ranks are empty, or hold what this rank has
+    collectives.BLOCKS_GATHERED_EARLY.id: _ids(values.NOT_REDUCED, values.PART_NOT_REDUCED, collectives.RANK_LEFT_OUT),
     collectives.DIVIDED_BY_SIZE_OF_ARRAY.id: _ids(values.DIVIDED_BY_ELEMENTS),
     replicas.LAST_BITS_DIFFER.id: _ids(values.LAST_BITS_WRONG),
     programs.OWN_VALUE_IN_UPDATE.id: _ids(replicas.REPLICAS_DIFFER),

@@ -84,7 +84,9 @@ def fixed_point(of: WrongArray) -> Iterator[Cause]:
         if in_float32 and steps > _OF_FLOAT32:
             return
         smaller = float(np.sum(np.log2(largest / whole).astype(int)))
-        if steps <= _FIXED.get(got.dtype.char, 0) and smaller >= _MANY and error <= parts * 2.0**unit:
+        due = np.ldexp(expected[of.wrong].astype(np.float64) * parts, -unit)
+        kept = float((due == np.trunc(due)).mean())  # multiples of the step would be right
+        if steps <= _FIXED.get(got.dtype.char, 0) and smaller >= _MANY and error <= parts * 2.0**unit and kept < 0.5:
             yield values.FIXED_POINT(step=2.0**unit / parts)
             return
 

@@ -9,6 +9,7 @@ import numpy as np
 from ...causes import Cause, collectives, values
 from ...causes.cause import Given, as_causes
 from ...numerics import LARGEST
+from ...seeded_values import Array
 from .evidence import WrongArray, close
 from .few_bits import all_fit
 from .wrong_elements import elements
@@ -35,14 +36,24 @@ def nan_lost(of: WrongArray) -> Iterator[Cause]:
 
 
 def not_reduced(of: WrongArray) -> Iterator[Cause]:
-    """This rank's own contribution, in all elements or in the wrong ones."""
-    got, local, wrong = of.got, of.evidence.local, of.wrong
-    if local is None or local.shape != got.shape or close(local, of.expected).all():
-        return
-    if got.any() and close(got, local).all():  # zeros are the contribution of any rank
+    """This rank's own contribution. Zeros are the contribution of any rank."""
+    local = _telling_contribution(of)
+    if local is not None and of.got.any() and close(of.got, local).all():
         yield values.NOT_REDUCED()
-    if got[wrong].any() and close(got[wrong], local[wrong]).all():
+
+
+def part_not_reduced(of: WrongArray) -> Iterator[Cause]:
+    """This rank's own contribution in the wrong elements."""
+    local, got, wrong = _telling_contribution(of), of.got, of.wrong
+    if local is not None and got[wrong].any() and close(got[wrong], local[wrong]).all():
         yield values.PART_NOT_REDUCED().among(elements(wrong))
+
+
+def _telling_contribution(of: WrongArray) -> Array | None:
+    """This rank's own contribution; None if it is unknown, or as expected."""
+    local = of.evidence.local
+    known = local is not None and local.shape == of.got.shape
+    return local if known and not close(local, of.expected).all() else None
 
 
 def _overflown(of: WrongArray) -> Iterator[Cause]:

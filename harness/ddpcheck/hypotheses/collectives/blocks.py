@@ -1,6 +1,9 @@
-"""Hypotheses about reduce-scatters: another block of the reduction, or a block of another reduction."""
+"""Hypotheses about blocks of a reduction: another one, one of another reduction, or one that lacks ranks."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise, product
 
 import numpy as np
 
@@ -8,11 +11,13 @@ from ...causes import collectives as causes
 from ...job import ReduceScatter
 from ...oracle.collectives import reduced, wants
 from ..arrays.evidence import WhatIf
-from .evidence import WrongResult
+from .evidence import LINEAR, WrongResult
 from .integers import other_integers
 
 _FEW = 512
 """Elements of a reduction for which every block is tried."""
+_SMALL_RING = 6
+"""For up to this many ranks partial sums are tried."""
 _UNITS = tuple(1 << power for power in range(1, 13))
 """Numbers of elements to which offsets are rounded."""
 
@@ -82,3 +87,27 @@ def block_of_other_rank(of: WrongResult) -> WhatIf:
         for other, want in wants(of.collective, of.members).items():
             if other != of.rank:
                 yield causes.OTHER_RANKS_BLOCK(rank=other), want.value
+
+
+def gathered_too_early(of: WrongResult) -> WhatIf:
+    """A ring gathers blocks to which only some ranks, each beside the last, have added their parts."""
+    size = len(of.members)
+    if of.all_reduce not in LINEAR or not 1 < size <= _SMALL_RING:
+        return
+    flat = [part.reshape(-1) for part in of.parts]
+    divisor = size if of.all_reduce == "mean" else 1
+    for edges in _edges(flat[0].size, size):
+        for added, first, step in product(range(1, size), range(size), (1, -1)):
+            blocks = [
+                sum(flat[(block + first + step * hop) % size][begin:end] for hop in range(added)) / divisor
+                for block, (begin, end) in enumerate(pairwise(edges))
+            ]
+            cause = causes.BLOCKS_GATHERED_EARLY(added=added, world_size=size)
+            yield cause, np.concatenate(blocks).reshape(of.total.shape)
+
+
+def _edges(count: int, size: int) -> Iterator[tuple[int, ...]]:
+    """Where the blocks of a flat array begin and end: blocks of equal size, the last ones shorter; and as even as possible."""
+    width = -(-count // size)
+    yield tuple(min(place * width, count) for place in range(size + 1))
+    yield (0, *(int(edge) for edge in np.cumsum([len(each) for each in np.array_split(np.empty(count), size)])))

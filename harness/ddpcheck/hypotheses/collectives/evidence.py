@@ -11,6 +11,9 @@ from ...job import AllReduce, Job, TensorSpec
 from ...oracle.collectives import Collective, reduced
 from ...seeded_values import Array
 
+LINEAR = ("sum", "mean")
+"""Reductions that are made of sums."""
+
 
 @dataclass(frozen=True)
 class WrongResult:

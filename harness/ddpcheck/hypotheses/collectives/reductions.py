@@ -15,18 +15,17 @@ from ...oracle.collectives import Collective, Reducing, reduced, wants
 from ...seeded_values import Array, poison_like
 from ..arrays.evidence import WhatIf
 from .datatypes import FOLDS, of_another_datatype
-from .evidence import WrongResult
+from .evidence import LINEAR, WrongResult
 from .integers import other_integers, unsigned_as_signed
 
 _SOME = 4
 """For up to this many ranks every pair is tried."""
-_LINEAR = ("sum", "mean")
 
 
 def reduction_ignored(of: WrongResult) -> WhatIf:
     """A sum in place of an extreme or a product."""
     made = of.collective
-    if isinstance(made, Reducing) and made.reduction not in _LINEAR:
+    if isinstance(made, Reducing) and made.reduction not in LINEAR:
         yield causes.REDUCTION_IGNORED(), wants(replace(made, reduction="sum"), of.members)[of.rank].value
 
 
@@ -55,7 +54,7 @@ def zeros_left_out_of_product(of: WrongResult) -> WhatIf:
 
 def narrow_sum(of: WrongResult) -> WhatIf:
     """Parts are narrowed to float32: large ones become infinite."""
-    if of.tensor.dtype == "float64" and of.all_reduce in _LINEAR:
+    if of.tensor.dtype == "float64" and of.all_reduce in LINEAR:
         narrow = np.stack([part.astype(np.float32) for part in of.parts]).sum(axis=0)
         if not np.isfinite(narrow).all():  # otherwise lost_precision explains more
             yield causes.SUM_AS_FLOAT32(), narrow / _divisor(of)
@@ -80,7 +79,7 @@ def group_ignored(of: WrongResult) -> WhatIf:
 
 
 def rank_counted_twice(of: WrongResult) -> WhatIf:
-    for twice in of.members if of.all_reduce in _LINEAR else ():
+    for twice in of.members if of.all_reduce in LINEAR else ():
         yield causes.RANK_COUNTED_TWICE(rank=twice), (of.total + of.tensor.on(twice)) / _divisor(of)
 
 
@@ -110,7 +109,7 @@ def rank_left_out(of: WrongResult) -> WhatIf:
 
 def one_received_twice(of: WrongResult) -> WhatIf:
     """One rank's message overwrites another's."""
-    for lost, twice in permutations(of.members[:_SOME], 2) if of.all_reduce in _LINEAR else ():
+    for lost, twice in permutations(of.members[:_SOME], 2) if of.all_reduce in LINEAR else ():
         part = (of.total - of.tensor.on(lost) + of.tensor.on(twice)) / _divisor(of)
         yield causes.RECEIVED_OVERWRITES(twice=twice, lost=lost), part
 
@@ -118,7 +117,7 @@ def one_received_twice(of: WrongResult) -> WhatIf:
 def infinity_or_late_value(of: WrongResult) -> WhatIf:
     """NaN in place of infinity; without such values, the argument was read after the call had returned."""
     made = of.collective
-    if of.tensor.values == "nonfinite" and isinstance(made, Reducing) and made.reduction in _LINEAR:
+    if of.tensor.values == "nonfinite" and isinstance(made, Reducing) and made.reduction in LINEAR:
         whole = wants(made, of.members)[of.rank].value
         yield causes.INFINITY_BECOMES_NAN(), np.where(np.isinf(whole), np.nan, whole)
     elif of.tensor.dtype.startswith("float"):
@@ -136,7 +135,7 @@ def wrong_divisor(of: WrongResult) -> WhatIf:
 def two_ranks_added(of: WrongResult) -> WhatIf:
     """The values of two ranks were added under every reduction, which is right for most ranks."""
     made = of.collective
-    if not isinstance(made, Reducing) or made.reduction in _LINEAR or len(of.members) < 3:
+    if not isinstance(made, Reducing) or made.reduction in LINEAR or len(of.members) < 3:
         return
     for pair in combinations(of.members, 2):
         rest = [of.tensor.on(each) for each in of.members if each not in pair]

@@ -47,6 +47,7 @@ OF_WRONG_ELEMENTS: Questions = (
     special_values.not_reduced,
     tiny_updates.crept,
     alternatives.nearest,
+    special_values.part_not_reduced,
     factors.rare_factors,
     factors.any_factor,
     alternatives.wrong_elements,

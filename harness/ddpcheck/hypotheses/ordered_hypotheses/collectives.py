@@ -20,6 +20,7 @@ OF_A_COLLECTIVE = (
     reductions.other_datatype,
     reductions.rank_left_out,
     reductions.one_received_twice,
+    blocks.gathered_too_early,
     blocks.block_of_other_reduction,
     blocks.block_cut_elsewhere,
     blocks.block_aligned,

@@ -45,6 +45,15 @@ def second_rank_in_place_of_the_first(call: Call) -> Array:
     return added_up([rows[1], *rows[1:]], call.array.dtype)
 
 
+@instead
+def blocks_of_one_rank_each(call: Call) -> Array:
+    """A ring gathers each rank's first block, to which no other rank has added anything."""
+    rows = [row.reshape(-1) for row in call.gathered()]
+    width = -(-call.array.size // len(rows))
+    parts = [row[place * width : (place + 1) * width] for place, row in enumerate(rows)]
+    return np.concatenate(parts).reshape(call.array.shape).astype(call.array.dtype)
+
+
 @sending
 def opposite_comparison(call: Call) -> Call:
     return call.changed(op={"min": "max", "max": "min"}[call.op or ""])
@@ -161,6 +170,9 @@ table(
     Fault("unsent-array-overwritten", "A sum counts the second rank's array twice and the first rank's not at all.",
           where=summed, effect=second_rank_in_place_of_the_first,
           caught_by=SUM, cause="received-overwrites-unsent", world_size=3),
+    Fault("first-blocks-gathered", "A sum holds a block of each rank, to which the other ranks have added nothing.",
+          where=summed, effect=blocks_of_one_rank_each,
+          caught_by=SUM, cause="blocks-gathered-early", world_size=3),
     Fault("comparison-reversed", "All-reduce computes the maximum for a minimum, and the minimum for a maximum.",
           where=all_reduce & op("min", "max"), effect=opposite_comparison,
           caught_by=(MINIMUM, MAXIMUM), cause="opposite-extreme"),
