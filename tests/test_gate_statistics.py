@@ -94,7 +94,7 @@ def test_the_slowest_rank_counts_and_interruptions_do_not() -> None:
 
 
 @pytest.mark.parametrize(
-    ("scatter", "seconds", "needed"), [(0.01, 2e-3, 6), (0.2, 2e-3, 30), (1.0, 2e-3, 72), (1.0, 10e-3, 25)]
+    ("scatter", "seconds", "needed"), [(0.01, 2e-3, 6), (0.2, 2e-3, 42), (1.0, 2e-3, 72), (1.0, 10e-3, 25)]
 )
 def test_a_burst_has_more_iterations_where_they_scatter(scatter: float, seconds: float, needed: int) -> None:
     times = seconds * np.random.default_rng(1).lognormal(0, scatter, 4000)
@@ -104,7 +104,7 @@ def test_a_burst_has_more_iterations_where_they_scatter(scatter: float, seconds:
 def test_iterations_needed_give_the_intended_error_of_a_burst() -> None:
     rng = np.random.default_rng(2)
     count = iterations_needed(1e-3 * rng.lognormal(0, 0.15, 4000), dataclasses.replace(DESIGN, iterations=1))
-    bursts = np.percentile(rng.lognormal(0, 0.15, (4000, count)), 25, axis=-1)
+    bursts = np.percentile(rng.lognormal(0, 0.15, (4000, count)), 10, axis=-1)
     assert np.log(bursts).std() == pytest.approx(0.05, rel=0.15)
 
 

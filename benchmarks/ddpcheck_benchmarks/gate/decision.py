@@ -21,8 +21,9 @@ from .signed_rank import lower_bound, pseudo_median, upper_bound
 
 Verdict = Literal["pass", "fail", "inconclusive", "unconfirmed", "advisory"]
 BASE, HEAD = 0, 1
-_QUARTILE = 25.0
-_AROUND = (15.0, 35.0)
+_OF_FEW, _OF_MANY, _MANY = 25.0, 10.0, 20
+"""The quantile of a burst of fewer, or of at least so many iterations."""
+_AROUND = (5.0, 20.0)
 _BURST_ERROR = 0.05
 """The standard error of ln(time of a burst) that independent iterations should have at most."""
 _MOST_ITERATIONS = 72
@@ -108,27 +109,30 @@ def iterations_needed(times: Array, design: Design) -> int:
     """The timed iterations of a burst: the design's number, or more if they scatter, as those of torch do.
 
     times: seconds of some iterations. The quantile q of n independent iterations has the standard error
-    sqrt(q (1 - q) / n) / density; the density at the quartile is taken from the quantiles around it (H. A. David,
+    sqrt(q (1 - q) / n) / density; the density at the tenth percentile is taken from the quantiles around it (H. A. David,
     H. N. Nagaraja, Order Statistics, 10.2).
     """
     low, high = np.log(np.percentile(times, _AROUND))
-    share = _QUARTILE / 100
+    share = _OF_MANY / 100
     error_of_one = math.sqrt(share * (1 - share)) * (high - low) / ((_AROUND[1] - _AROUND[0]) / 100)
     affordable = min(_MOST_ITERATIONS, int(_LONGEST_BURST / float(np.median(times))))
     return max(design.iterations, min(affordable, math.ceil((error_of_one / _BURST_ERROR) ** 2)))
 
 
-def burst_times(raw: Array, quantile: float = _QUARTILE) -> Array:
-    """Seconds of each burst: a quantile over iterations of the slowest rank's time.
+def burst_times(raw: Array, quantile: float | None = None) -> Array:
+    """Seconds of each burst: a quantile over iterations of the slowest rank's time, by default a low one.
 
     raw: (launches, pairs, sides, iterations, ranks). Returns (launches, pairs, sides). The lower quartile ignores
-    interruptions of some iterations; unlike the minimum, it shows a slow-down of most iterations.
+    interruptions of some iterations; unlike the minimum, it shows a slow-down of most iterations. Steps of torch have
+    two speeds, and the quartile of many lies now at one and now at the other: the tenth percentile stays at the faster.
     """
+    if quantile is None:
+        quantile = _OF_MANY if raw.shape[-2] >= _MANY else _OF_FEW
     times: Array = np.percentile(raw.max(axis=-1), quantile, axis=-1)
     return times
 
 
-def log_ratios(raw: Array, quantile: float = _QUARTILE) -> Array:
+def log_ratios(raw: Array, quantile: float | None = None) -> Array:
     """ln(head / base) of each launch: the median over its pairs. raw as in burst_times."""
     times = np.log(burst_times(raw, quantile))
     ratios: Array = np.median(times[..., HEAD] - times[..., BASE], axis=-1)

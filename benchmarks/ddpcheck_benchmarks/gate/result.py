@@ -22,7 +22,7 @@ _APART = 0.10
 
 @dataclass(frozen=True)
 class Times:
-    """Seconds of one call or step, each the median over launches of the lower quartile; ratios of head to base, by several
+    """Seconds of one call or step, each the median over launches of burst_times; ratios of head to base, by several
     statistics of the iterations of a burst; values: ln(head / base) of each launch.
     """
 
@@ -33,8 +33,13 @@ class Times:
 
     @property
     def bimodal(self) -> bool:
-        """Whether the lower quartile and the median contradict each other."""
-        return abs(self.ratios["median"] - self.ratios["p25"]) > _APART
+        """Whether the quantile that decides and the median contradict each other."""
+        return abs(self.ratios["median"] - self.ratio) > _APART
+
+    @property
+    def ratio(self) -> float:
+        """The ratio of head to base by the quantile that decides."""
+        return _ratio(self.values)
 
 
 @dataclass(frozen=True)
@@ -106,8 +111,7 @@ def _row(record: Record, benchmark: Benchmark, *, noisy: bool) -> Row:
 
 def _times(raw: Array, values: Array, calls: int) -> Times:
     of_sides = np.median(burst_times(raw), axis=(0, 1)) / calls
-    ratios = {f"p{quantile}": _ratio(log_ratios(raw, quantile)) for quantile in (25, 95)}
-    ratios["median"] = _ratio(log_ratios(raw, 50))
+    ratios = {name: _ratio(log_ratios(raw, quantile)) for name, quantile in (("median", 50), ("p95", 95))}
     means = np.log(raw.max(axis=-1).mean(axis=-1))
     ratios["mean"] = _ratio(np.median(means[..., HEAD] - means[..., BASE], axis=-1))
     return Times(float(of_sides[BASE]), float(of_sides[HEAD]), values, ratios)

@@ -25,9 +25,9 @@ _SAYS = {
 }
 _METHOD = """\
 A launch starts fresh ranks of both trees; they take turns in short bursts (A B, B A, B A, A B), so that what disturbs
-the machine meets both. A burst's time is the lower quartile, over its iterations, of the slowest rank's time. A launch
-gives one value, the median of head / base over its pairs of bursts: launches are independent, iterations are not. Bounds
-are those of the exact signed-rank test.
+the machine meets both. A burst's time is the lower quartile, over its iterations, of the slowest rank's time, or of 20
+and more iterations the tenth percentile. A launch gives one value, the median of head / base over its pairs of bursts:
+launches are independent, iterations are not. Bounds are those of the exact signed-rank test.
 
 - SLOWER: after {looks} launches, whichever comes first, the bound from below at {alpha} lies above +{margin}; and it does
   again, at {alpha_confirm}, after {confirmations} fresh launches. A true slow-down of {margin} or less is failed with a
@@ -105,7 +105,7 @@ def _times(result: Result) -> Iterator[str]:
     names = ("benchmark", "base, ms", "head, ms", "change, 99 % interval", "launches", "could find", "verdict")
     yield markdown_table(names, rows, right=range(1, 6))
     notes = [
-        f"- {row.benchmark.name}: bimodal, inspect: head / base is {row.times.ratios['p25']:.2f} by the lower quartile, "
+        f"- {row.benchmark.name}: bimodal, inspect: head / base is {row.times.ratio:.2f} by a low quantile, "
         f"{row.times.ratios['median']:.2f} by the median, {row.times.ratios['mean']:.2f} by the mean, "
         f"{row.times.ratios['p95']:.2f} at the 95th percentile"
         for row in result.rows
