@@ -22,6 +22,7 @@ from ddpcheck.contract.rank_context import RankContext  # noqa: E402
 from ddpcheck.job import OptimizerSpec  # noqa: E402
 from ddpcheck.models.spec import Linear  # noqa: E402
 from ddpcheck.pytorch import adapter as torch_adapter  # noqa: E402  # all of these need torch, see importorskip
+from ddpcheck.verdict import Verdict  # noqa: E402
 
 
 def made_by(wrap: Any, options: Mapping[str, Any]) -> Replica:
@@ -109,6 +110,26 @@ def refuses(module: Any) -> Any:
 
 def test_a_wrap_that_raises_starts_and_lacks_nothing() -> None:
     assert facets_of(refuses).lacks == {}
+
+
+def refusing(name: str) -> list[Verdict]:
+    law = ["check_ranks_start", "check_gradients_equal_the_large_batch_exactly"]
+    return check_adapter(f"{Path(__file__).with_name('wrappers') / 'refusing.py'}:{name}", [2], law, profile="quick")
+
+
+def test_a_wrap_that_raises_on_one_rank_ends_the_start_with_its_error() -> None:
+    """The other rank is in torch's constructor, and would wait for 30 s."""
+    start, later = refusing("on_rank_1")
+    assert start.diagnosis is not None
+    assert "rank 1: RuntimeError: rank 1 refuses" in start.diagnosis.headline
+    assert later.status == "skipped"
+
+
+def test_a_wrap_that_raises_on_all_ranks_is_reported_by_each_check() -> None:
+    start, later = refusing("on_all_ranks")
+    assert start.status == "passed"
+    assert later.diagnosis is not None
+    assert "all ranks refuse" in later.diagnosis.headline
 
 
 def test_looking_at_the_wrapper_draws_no_random_number() -> None:

@@ -114,7 +114,7 @@ def iterations_needed(times: Array, design: Design) -> int:
     """
     low, high = np.log(np.percentile(times, _AROUND))
     share = _OF_MANY / 100
-    error_of_one = math.sqrt(share * (1 - share)) * (high - low) / ((_AROUND[1] - _AROUND[0]) / 100)
+    error_of_one = math.sqrt(share * (1 - share)) * float(high - low) / ((_AROUND[1] - _AROUND[0]) / 100)
     affordable = min(_MOST_ITERATIONS, int(_LONGEST_BURST / float(np.median(times))))
     return max(design.iterations, min(affordable, math.ceil((error_of_one / _BURST_ERROR) ** 2)))
 

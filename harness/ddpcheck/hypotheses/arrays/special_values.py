@@ -52,8 +52,9 @@ def part_not_reduced(of: WrongArray) -> Iterator[Cause]:
 def _telling_contribution(of: WrongArray) -> Array | None:
     """This rank's own contribution; None if it is unknown, or as expected."""
     local = of.evidence.local
-    known = local is not None and local.shape == of.got.shape
-    return local if known and not close(local, of.expected).all() else None
+    if local is None or local.shape != of.got.shape or close(local, of.expected).all():
+        return None
+    return local
 
 
 def _overflown(of: WrongArray) -> Iterator[Cause]:
