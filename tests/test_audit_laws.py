@@ -54,6 +54,25 @@ def test_a_script_that_finds_no_gpu_is_not_judged_unless_it_ran_without(no_gpu: 
     assert (status, "--no-gpu" in first) == ((1, False) if no_gpu else (2, True))
 
 
+@pytest.mark.parametrize(
+    ("errors", "found"),
+    [
+        (("SyntaxError: invalid syntax (train.py, line 2)",) * 2, "not judged"),
+        (("ModuleNotFoundError: No module named 'missing'",) * 2, "not judged"),
+        (("", "ModuleNotFoundError: No module named 'missing'"), "broken"),
+    ],
+)
+def test_a_script_that_cannot_run_anywhere_is_not_judged(errors: tuple[str, ...], found: str) -> None:
+    ends: list[Event] = [
+        {"kind": "end", "why": "raised" if error else "finished", "error": error, "line": "train.py:2", "at": 1.0}
+        for error in errors
+    ]
+    seen = evidence(*([{"kind": "installed"}, end] for end in ends))
+    assert world.ranks_end_without_error(seen).status == found
+    status, first = answer(seen, verdicts_of(seen))
+    assert (status == NOTHING_JUDGED) == ("cannot be run" in first) == (found == "not judged")
+
+
 @pytest.mark.parametrize(("statuses", "found"), [((2, 2), "not judged"), ((2, 0), "broken"), ((1, 1), "broken")])
 def test_a_script_that_refuses_its_arguments_is_not_judged(statuses: tuple[int, ...], found: str) -> None:
     ends: list[Event] = [

@@ -215,8 +215,8 @@ def test_few_errors_give_no_interval(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     (row,) = json.loads(out.read_text())["projections"][0]["rows"]
     assert (row["held_out"], row["all_reduce_interval"], row["step_interval"]) == (1, None, None)
-    assert result.output.count("none: 1 error") == 3
-    assert "An interval needs 9 errors on held-out points" in result.output
+    assert result.output.count("none: 1 of 9") == 3
+    assert "An interval needs 9 errors that held-out predictions of this kind have" in result.output
 
 
 def test_step_times_of_one_rank_give_compute_and_lateness(tmp_path: Path, write: Callable[..., Path]) -> None:

@@ -148,7 +148,10 @@ def _interval_notes(projections: Iterable[Projection]) -> tuple[str, ...]:
     """The reason of missing intervals."""
     if all(row.held_out is None or row.held_out >= FEWEST_ERRORS for each in projections for row in each.rows):
         return ()
-    return (f"An interval needs {FEWEST_ERRORS} errors on held-out points: measure more sizes and world sizes.",)
+    return (
+        f"An interval needs {FEWEST_ERRORS} errors that held-out predictions of this kind have: for more ranks, those from "
+        "smaller to larger worlds. Measure three world sizes or more, and more sizes.",
+    )
 
 
 def agreement_table(compared: Sequence[Comparison]) -> Table:
@@ -224,7 +227,7 @@ def _factors(row: Row) -> tuple[str, str]:
 
 def _interval(row: Row, interval: tuple[float, float] | None) -> str:
     if interval is None:
-        return NOT_MEASURED if row.held_out is None else f"none: {counted(row.held_out, 'error')}"
+        return NOT_MEASURED if row.held_out is None else f"none: {row.held_out} of {FEWEST_ERRORS}"
     if not all(map(math.isfinite, interval)):
         return NOT_MEASURED
     return f"{time_text(interval[0])} – {time_text(interval[1])}"

@@ -7,11 +7,10 @@ import traceback
 from ..causes.audit.replicas import REPLICAS_DRIFT
 from ..counted_nouns import counted
 from ..verdict import Diagnosis, Status, Verdict
+from .could_not_run import could_not_run
 from .evidence import Evidence
 from .laws import LAWS, Law, LawVerdict
 from .laws.law import not_judged
-from .missing_gpu import missing_gpu
-from .refused_arguments import refused_arguments
 
 NOTHING_JUDGED = 2
 """The exit status of an audit that saw no optimizer step on all ranks."""
@@ -71,10 +70,8 @@ def answer(evidence: Evidence, verdicts: list[Verdict]) -> tuple[int, str]:
         if all(verdict.check in _OF_ONE_PROCESS and verdict.diagnosis for verdict in failed):
             return 1, f"NO: {name} goes wrong on one process, too ({causes})"
         return 1, f"NO: {name} on {counted(evidence.ranks, 'rank')} is not the run of one process ({causes})"
-    if error := missing_gpu(evidence):
-        return NOTHING_JUDGED, f"NOT JUDGED: {name} needs a GPU; run it on the CPU with --no-gpu ({error})"
-    if refused_arguments(evidence):
-        return NOTHING_JUDGED, f"NOT JUDGED: {name} does not accept its arguments; options of the audit come before it"
+    if reason := could_not_run(evidence):
+        return NOTHING_JUDGED, f"NOT JUDGED: {name} {reason}"
     if not evidence.steps_seen:
         return NOTHING_JUDGED, f"NOT JUDGED: {name} took no optimizer step on all ranks"
     if against.status == "skipped":

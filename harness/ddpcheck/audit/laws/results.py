@@ -183,7 +183,8 @@ def one_rank_writes_each_checkpoint(evidence: Evidence) -> LawVerdict:
             if event["path"]:
                 writers.setdefault(event["path"], {}).setdefault(rank, event)
     if not writers:
-        return not_judged("no checkpoint was written by torch.save")
+        in_memory = any(evidence.each_rank("save"))
+        return not_judged("torch.save wrote to memory only" if in_memory else "no checkpoint was written by torch.save")
     for path, own in writers.items():
         if len(own) > 1:
             event = own[min(own)]

@@ -8,10 +8,9 @@ from dataclasses import asdict
 from ...causes import Cause
 from ...causes.audit import world as causes
 from ...counted_nouns import counted, ranks_named
+from ..could_not_run import could_not_run
 from ..event_journal import Event
 from ..evidence import Evidence
-from ..missing_gpu import missing_gpu
-from ..refused_arguments import refused_arguments
 from .call_sites import chain_of, where_calls_part, where_it_waits
 from .law import LawVerdict, broken, held, not_judged
 from .parting import condition_between, parting, shared_call_before
@@ -254,10 +253,8 @@ def ranks_end_without_error(evidence: Evidence) -> LawVerdict:
             causes.RANKS_WAIT(ranks=waiting, lines=lines),
             details=[stack for rank in waiting if (stack := real.stacks[rank] if rank < len(real.stacks) else "")],
         )
-    if refused_arguments(evidence):
-        return not_judged("the script does not accept its arguments")
-    if error := missing_gpu(evidence):
-        return not_judged(f"the script needs CUDA or NCCL, which it does not get here: {error}")
+    if reason := could_not_run(evidence):
+        return not_judged(f"the script {reason}")
     if failed:
         first = min(failed, key=lambda rank: (_from_a_peer(real.end(rank)["error"]), real.end(rank)["at"]))
         end = real.end(first)
