@@ -23,9 +23,8 @@ Verdict = Literal["pass", "fail", "inconclusive", "unconfirmed", "advisory"]
 BASE, HEAD = 0, 1
 _OF_FEW, _OF_MANY, _MANY = 25.0, 10.0, 20
 """The quantile of a burst of fewer, or of at least so many iterations."""
-_AROUND = (5.0, 20.0)
-_BURST_ERROR = 0.05
-"""The standard error of ln(time of a burst) that independent iterations should have at most."""
+_SCATTER = 0.1
+"""Iterations scatter if the quartiles of their times differ by more than this share."""
 _MOST_ITERATIONS = 72
 _LONGEST_BURST = 0.25
 """Seconds of a burst that more iterations than the fewest may take."""
@@ -106,17 +105,14 @@ class Decision:
 
 
 def iterations_needed(times: Array, design: Design) -> int:
-    """The timed iterations of a burst: the design's number, or more if they scatter, as those of torch do.
+    """The timed iterations of a burst: the design's number, or as many as it can afford if they scatter, as those of torch.
 
-    times: seconds of some iterations. The quantile q of n independent iterations has the standard error
-    sqrt(q (1 - q) / n) / density; the density at the tenth percentile is taken from the quantiles around it (H. A. David,
-    H. N. Nagaraja, Order Statistics, 10.2).
+    times: seconds of some iterations.
     """
-    low, high = np.log(np.percentile(times, _AROUND))
-    share = _OF_MANY / 100
-    error_of_one = math.sqrt(share * (1 - share)) * float(high - low) / ((_AROUND[1] - _AROUND[0]) / 100)
-    affordable = min(_MOST_ITERATIONS, int(_LONGEST_BURST / float(np.median(times))))
-    return max(design.iterations, min(affordable, math.ceil((error_of_one / _BURST_ERROR) ** 2)))
+    low, middle, high = np.percentile(times, (25, 50, 75))
+    if high <= low * (1 + _SCATTER):
+        return design.iterations
+    return max(design.iterations, min(_MOST_ITERATIONS, int(_LONGEST_BURST / middle)))
 
 
 def burst_times(raw: Array, quantile: float | None = None) -> Array:
