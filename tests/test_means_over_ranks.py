@@ -20,6 +20,7 @@ MEANS = (
     "x = mean\nall_reduce(x)\nprint(x.item() / get_world_size())",
     "y = 100.0 * mean\nx = mean\nall_reduce(tensor=x)\nx.div_(float(world))",
     "me.x = mean\nall_reduce(me.x)\nme.x = me.x / me.world_size",
+    "x = [mean, samples]\nx[0] = x[0] / x[1]; all_reduce(x)\ny = x[0] / world",
     "def shared(t, n):\n    t = t + 0\n    all_reduce(t)\n    t /= n\n    return t\nx = shared(mean, world)",
 )
 SUMS = (
@@ -31,6 +32,7 @@ SUMS = (
     "x = mean\nall_reduce(x)\nother = samples / world",
     "x = mean\ny = 1.0\nall_reduce(x)\ny /= world",
     "all_reduce(mean + 0)",
+    "x = [mean, samples]\nall_reduce(x)\ny = (x[0] / world) / (x[1] / world)",
 )
 
 

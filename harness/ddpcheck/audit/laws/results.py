@@ -83,12 +83,12 @@ def means_weigh_ranks_by_their_samples(evidence: Evidence) -> LawVerdict:
         if len(set(counts)) == 1:
             continue
         reduced = [e for e in reductions if e["op"] in ("all_reduce", "reduce") and e["values"] and not _whole(e)]
-        totals = [e for e in reductions if e["values"] and any(_is_count(v, counts[0]) for v in e["values"])]
-        if not reduced or totals:
-            continue
         told = f"ranks with {', '.join(map(str, counts))} samples"
         if mean := next((event for event in reduced if event.get("averaged")), None):
             return broken(f"{told} are averaged", causes.METRIC_WITHOUT_COUNTS(line=mean["line"], counts=counts))
+        totals = [e for e in reductions if e["values"] and any(_is_count(v, counts[0]) for v in e["values"])]
+        if not reduced or totals:
+            continue
         where = reduced[0]["line"]
         unclear = unclear or f"{told} are reduced at {where} without their counts: right for sums, wrong for means"
     return held(observation=unclear)

@@ -26,7 +26,9 @@ def is_divided_by_world_size(call: str, frame: FrameType, world_size: int) -> bo
     before. False where the source is not there, or shows no division.
     """
     read = _read(frame.f_code.co_filename, frame.f_lineno, call)
-    return not read.weighted and any(is_world_size(divisor, frame, world_size) for divisor in read.divisors)
+    if read.weighted or any(names(divisor, read.tensor) for divisor in read.divisors):
+        return False  # a sum over ranks that is divided by another one, as in total / count, is no mean over ranks
+    return any(is_world_size(divisor, frame, world_size) for divisor in read.divisors)
 
 
 def numbers_that_divide(call: str, frame: FrameType) -> list[float]:
@@ -47,10 +49,13 @@ def metric_that_is_no_mean(call: str, frame: FrameType) -> str:
 
 @dataclass(frozen=True)
 class Read:
-    """What the source says of a call's tensor. divisors: what it is divided by later. weighted: whether it has a weight. metric:
-    its name, if it is no mean over samples. assigned_later: names that change after the call.
+    """What the source says of a call's tensor.
+
+    tensor: its expression. divisors: what it is divided by later. weighted: whether it has a weight. metric: its name, if it
+    is no mean over samples. assigned_later: names that change after the call.
     """
 
+    tensor: str = ""
     divisors: tuple[ast.expr, ...] = ()
     weighted: bool = False
     metric: str = ""
@@ -61,7 +66,10 @@ class Read:
 def _read(file: str, line: int, call: str) -> Read:
     """Read once, as a loop may reach a call often."""
     function = function_at(file, line)
-    if function is None or (reduced := _reduced(function, call, line)) is None:
+    made = (
+        None if function is None else _call_in(function, line, (call, "reduce"))
+    )  # a library's reduce may make the call
+    if function is None or made is None or (reduced := _reduced(made)) is None:
         return Read()
     values = list(_assigned(function, reduced, line))
     later = frozenset(
@@ -71,7 +79,8 @@ def _read(file: str, line: int, call: str) -> Read:
         for target in node.targets
     )
     return Read(
-        tuple(_divisors(function, reduced, line)),
+        reduced,
+        tuple(_divisors(function, reduced, made)),
         any(_has_weight(value) for value in values),
         _metric(function, reduced, values, line),
         later,
@@ -132,12 +141,9 @@ def function_at(file: str, line: int) -> ast.AST | None:
     return max(functions, key=lambda node: node.lineno, default=module)
 
 
-def _reduced(function: ast.AST, call: str, line: int) -> str | None:
-    """The source of the call's tensor. A library's reduce may make the call."""
-    found = _call_in(function, line, (call, "reduce"))
-    if found is None:
-        return None
-    given = [*found.args, *(each.value for each in found.keywords if each.arg == "tensor")]
+def _reduced(call: ast.Call) -> str | None:
+    """The source of the call's tensor."""
+    given = [*call.args, *(each.value for each in call.keywords if each.arg == "tensor")]
     return ast.unparse(given[0]) if given else None
 
 
@@ -177,10 +183,10 @@ def _has_weight(value: ast.expr) -> bool:
     )
 
 
-def _divisors(function: ast.AST, name: str, line: int) -> Iterator[ast.expr]:
-    """What the name is divided by after the line."""
+def _divisors(function: ast.AST, name: str, call: ast.Call) -> Iterator[ast.expr]:
+    """What the name is divided by in the call's expression, or after it."""
     for node in ast.walk(function):
-        if getattr(node, "lineno", 0) < line:
+        if not isinstance(node, (ast.expr, ast.stmt)) or _end(node) <= (call.lineno, call.col_offset):
             continue
         if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Div) and ast.unparse(node.target) == name:
             yield node.value
@@ -188,6 +194,10 @@ def _divisors(function: ast.AST, name: str, line: int) -> Iterator[ast.expr]:
             yield node.right
         elif isinstance(node, ast.Call) and last_name(node.func) in DIVISIONS and node.args and names(node.func, name):
             yield node.args[0]
+
+
+def _end(node: ast.expr | ast.stmt) -> tuple[int, int]:
+    return node.end_lineno or node.lineno, node.end_col_offset or node.col_offset
 
 
 def names(expression: ast.AST, name: str) -> bool:
