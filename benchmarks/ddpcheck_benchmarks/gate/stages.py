@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ddpcheck.contract.adapter import Adapter
+from ddpcheck.counted_nouns import counted
 from ddpcheck.seeded_values import Array
 
 from .compared_revision import Side
@@ -47,7 +48,7 @@ class Progress:
         if left < seconds * (needed - 1):
             self.looked(
                 f"a launch takes {seconds:.0f} s, and a verdict needs {needed} launches: about "
-                f"{record.minutes_of(stage, needed)} minutes, but {left / 60:.1f} are left (--minutes)"
+                f"{counted(record.minutes_of(stage, needed), 'minute')}, but {left / 60:.1f} are left (--minutes)"
             )
 
 

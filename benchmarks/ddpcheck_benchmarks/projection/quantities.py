@@ -58,7 +58,7 @@ def parse_ranks(text: str) -> tuple[int, ...]:
         found, valid = [], False
     if not valid:
         raise ValueError(
-            f"{text!r} are not numbers of ranks: write 8..4096 (doubling) or 8,16,64, each from 2 to 16777216"
+            f"{text!r} are not numbers of ranks: write 8..4096 (doubling, the smaller first) or 8,16,64, each from 2 to 16777216"
         )
     return tuple(sorted(set(found)))
 

@@ -297,7 +297,11 @@ def every_sample_is_used(evidence: Evidence) -> LawVerdict:
             f"{size - len(used)} of {size} samples were given to no rank in pass {passed}",
             causes.SAMPLES_NEVER_USED(count=size - len(used), size=size, line=line),
         )
-    return held(f"{judged} whole passes looked at", observation=chosen) if judged else not_judged("no pass ended")
+    return (
+        held(f"{counted(judged, 'whole pass', 'whole passes')} looked at", observation=chosen)
+        if judged
+        else not_judged("no pass ended")
+    )
 
 
 def _used(evidence: Evidence, key: str, passed: int, ranks: list[list[Event]]) -> set[int] | None:
