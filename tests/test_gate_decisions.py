@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -120,7 +120,9 @@ class Clockwork(Pairing):
     def __init__(self) -> None:
         pass
 
-    def measure(self, benchmarks: Sequence[Benchmark], pairs: int, *_: object) -> dict[str, Array]:
+    def measure(
+        self, benchmarks: Sequence[Benchmark], pairs: int, toss: Toss, seen: Mapping[str, Seen]
+    ) -> dict[str, Array]:
         return {each.name: np.full((pairs, 2, 6, 2), 1e-3) for each in benchmarks}
 
 
