@@ -111,7 +111,11 @@ NONFINITE_HIDDEN_FROM_RANKS = Kind(
     look="calls of nan_to_num and the like before the reduction",
 )
 NONFINITE_FROM_NOWHERE = Kind(
-    "nonfinite-from-nowhere", "The rank's own gradients are finite: memory is never written, or overflows."
+    "nonfinite-from-nowhere",
+    "A NaN or infinity is where no rank has one.",
+    because="It may be that of another element, of memory that is never written, or an overflow.",
+    look="the places of elements in the buffers that are reduced, on each rank",
+    certainty="possible",
 )
 
 BACKWARD_MOVES_PARAMETERS = Kind(

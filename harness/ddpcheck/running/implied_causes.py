@@ -106,6 +106,7 @@ _PLACES = (
     values.PERMUTED,
     values.SHIFTED,
     values.ZERO,
+    replicas.NONFINITE_FROM_NOWHERE,
 )
 _NORMS = (
     updates.NORM_OF_OWN,
@@ -191,9 +192,11 @@ IMPLIES: dict[str, frozenset[str]] = {
     values.NONFINITE.id: _ids(replicas.NONFINITE_HIDDEN_FROM_RANKS),
     # where pieces are as large as parameters, a layout of one rank shows as other parameters; the larger leads
     gradients.RANK_SENDS_OTHER_PARAMETER.id: _ids(
-        gradients.RANK_SENDS_OTHER_PIECE, operations.UNUSED_LEFT_OUT, *_MISMATCHED
+        gradients.RANK_SENDS_OTHER_PIECE, operations.UNUSED_LEFT_OUT, replicas.NONFINITE_FROM_NOWHERE, *_MISMATCHED
     ),
-    gradients.RANK_SENDS_OTHER_PIECE.id: _ids(gradients.RANK_SENDS_OTHER_PARAMETER, *_MISMATCHED),
+    gradients.RANK_SENDS_OTHER_PIECE.id: _ids(
+        gradients.RANK_SENDS_OTHER_PARAMETER, replicas.NONFINITE_FROM_NOWHERE, *_MISMATCHED
+    ),
     # a message without a parameter is taken for that with it; the larger leads
     operations.UNUSED_LEFT_OUT.id: _ids(gradients.RANK_SENDS_OTHER_PARAMETER),
     # all ranks then make one update, which may be that of the largest gradient
