@@ -242,6 +242,10 @@ IMPLIES: dict[str, frozenset[str]] = {
     # of few numbers, many come twice
     randomness.FEW_NUMBERS.id: _ids(randomness.RANK_NOT_IN_SEED, randomness.STREAMS_OVERLAP),
     randomness.COMMON_TAKEN_BY_RANK.id: _ids(randomness.COMMON_FROM_OWN),  # the rank is ahead in later calls
+    # a window of as many micro-batches as ranks, or of one
+    gradients.DIVIDED_IN_EVERY_BACKWARD.id: _ids(
+        gradients.LOSS_DIVIDED_BY_WORLD_SIZE, gradients.DIVIDED_BY_MICRO_BATCHES, values.DIVIDED_TOO_OFTEN, *_FACTOR
+    ),
     gradients.DIVIDED_BY_MICRO_BATCHES.id: _ids(values.DIVIDED_TOO_OFTEN, *_FACTOR),
     gradients.NOT_RESET.id: _ids(
         gradients.SOME_RANKS_NOT_RESET,
