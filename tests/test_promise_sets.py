@@ -62,6 +62,8 @@ def test_a_misspelt_member_names_the_right_one() -> None:
         needs.collectives.subgroups("yes")
     with pytest.raises(TypeError, match="subgroups must be True or False, got 'yes'"):
         TYPICAL.but(subgroups="yes")
+    with pytest.raises(TypeError, match="no promise 'strided'; it is one of the names in model_features"):
+        TYPICAL.but(strided=True)
 
 
 def test_a_member_is_changed_by_its_own_name_and_any_set_may_be_given() -> None:

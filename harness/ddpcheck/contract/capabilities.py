@@ -84,7 +84,7 @@ class Capabilities:
             if name in GROUPS:
                 made[name] = GROUPS[name](offered=False) if value is None else value
             elif name not in GROUP_OF:
-                raise TypeError(f"there is no promise {name!r}{nearest(name, (*GROUPS, *GROUP_OF))}")
+                raise TypeError(f"there is no promise {name!r}{_held_by(name) or nearest(name, (*GROUPS, *GROUP_OF))}")
         inside = sorted(changes.keys() - GROUPS.keys(), key=SET_OF.__contains__)  # whole sets before their members
         for name in inside:
             group = made.get(GROUP_OF[name], getattr(self, GROUP_OF[name]))
@@ -129,6 +129,12 @@ SENTENCES: dict[str, str] = {each.name: each.metadata["sentence"] for each in _F
 }
 """Each promise's sentence, by its name."""
 _DEFAULTS: dict[str, Any] = {each.name: each.default for each in _FIELDS} | dict.fromkeys(SET_OF, False)
+
+
+def _held_by(name: str) -> str:
+    """The end of an error message: the promise that is a set of names with this one; empty if there is none."""
+    held = (each.name for each in _FIELDS if name in (each.metadata["known"] or ()))
+    return next((f"; it is one of the names in {field}: but({field}={{..., {name!r}}})" for field in held), "")
 
 
 def _change(group: Any, name: str, value: Any) -> dict[str, Any]:
