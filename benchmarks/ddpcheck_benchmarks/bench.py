@@ -145,8 +145,13 @@ def show(out: Console, results: Results) -> None:
         out.print(f"\n{block}", markup=False, soft_wrap=True)
     for one in results.consistency:
         if one["verdict"] == "violated":
-            text = f"{one['adapter']}, {one['world_size']} ranks, {named(one['bytes'])}: {one['rule']} is violated"
-            out.print(f"\n{text} x{one['left'] / one['right']:.2f} (p = {one['p']:.3f})", markup=False, soft_wrap=True)
+            text = f"{one['adapter']}, {one['world_size']} ranks, {named(one['bytes'])}: {one['rule']} does not hold"
+            times = one["left"] / one["right"]
+            out.print(
+                f"\n{text}: the first takes {times:.2f} x as long (rank-sum test over launches, p = {one['p']:.3f})",
+                markup=False,
+                soft_wrap=True,
+            )
     for title, lines in (("not measured", results.skipped), ("problems", results.problems)):
         for line in lines:
             out.print(

@@ -26,7 +26,8 @@ batch         samples of each rank
 step          one optimizer step on the slowest rank: median over iterations, then over launches
 compute       the same step inside no_sync(), without communication
 exposed       step - compute in each launch, then the median: communication for which the step waits; noise can make it negative
-hidden        share of the communication that overlaps with backward; 100% if exposed is negative or zero
+hidden        share of an all-reduce of as many bytes that overlaps with backward; 100% if exposed is negative or zero; - at one
+              rank, or if the adapter has no all_reduce to compare with
 peak          most resident memory of a rank since its start, all earlier measurements included""",
 }
 """The meaning of the columns, by the kind of a point."""

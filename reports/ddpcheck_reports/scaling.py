@@ -17,6 +17,7 @@ from .projection_section import projections
 from .resource_section import resources, stragglers, timelines
 from .result_files import Entry, Measured, distinct
 from .step_section import alone, buckets, shown_efficiency, steps
+from .told_apart import told_apart
 from .trust_section import caveats, environment, method, reproduce
 
 
@@ -108,6 +109,10 @@ def _at_a_glance(measured: Measured) -> Iterator[Block]:
         names += [f"all_reduce {bytes_named(sizes[0])} (µs)", f"busbw {bytes_named(sizes[-1])} (GB/s)"]
     names += [f"step of {model} (ms)", "at one rank (ms)", "weak efficiency"] if model else []
     yield Table(names, rows, f"At {ranks} ranks, the most that have a core each:")
+    if words := told_apart(
+        f"Step of {model}", {e.info["adapter"]: e.data for e in trained if e.info["model"] == model}
+    ):
+        yield Text(words)
 
 
 def _busbw_of_launches(entry: Entry) -> list[float]:

@@ -24,6 +24,7 @@ _REDUCTIONS = frozenset(
 )
 
 
+_NO_EVALUATION = "no loader was read to its end without gradients, as in an evaluation"
 _LEAST = 1.5
 """A data set is read in parts if it has at least this many times the samples that one rank reads."""
 
@@ -64,7 +65,7 @@ def means_weigh_ranks_by_their_samples(evidence: Evidence) -> LawVerdict:
     passes = [_evaluations(evidence, rank) for rank in range(evidence.ranks)]
     unclear = ""
     if not any(passes):
-        return not_judged("no whole pass without gradients was seen")
+        return not_judged(_NO_EVALUATION)
     for together in zip(*passes, strict=False):
         counts = tuple(samples for _, samples, _ in together)
         reductions = together[0][2]
@@ -144,7 +145,7 @@ def metrics_are_combined(evidence: Evidence) -> LawVerdict:
         return not_judged("there is one rank")
     passes = [_evaluations(evidence, rank) for rank in range(evidence.ranks)]
     if not all(passes):
-        return not_judged("not every rank evaluates")
+        return not_judged("not every rank reads a loader for an evaluation" if any(passes) else _NO_EVALUATION)
     for together in zip(*passes, strict=False):
         keys = {event["key"] for event, _, _ in together}
         key = next(iter(keys))
