@@ -25,6 +25,9 @@ from .verdict_output import (
 )
 from .verdict_table import show_table
 
+_REASONS = 3
+"""Reasons that are listed if nothing was checked."""
+
 
 def run_with_progress(
     out: Console,
@@ -126,9 +129,14 @@ def exit_code(out: Console, verdicts: list[Verdict]) -> int:
     ran = {verdict.adapter for verdict in verdicts if verdict.jobs}
     # check_ranks_start runs no Job; of an adapter for which it is all that was chosen, it is enough
     more = {verdict.adapter for verdict in verdicts if verdict.check != RANKS_START.name or verdict.status != "passed"}
-    idle = {verdict.adapter: verdict.reason for verdict in reversed(verdicts) if verdict.adapter in more - ran}
-    for name, reason in idle.items():
+    idle: dict[str, dict[str, None]] = {}
+    for verdict in verdicts:
+        if verdict.adapter in more - ran:
+            idle.setdefault(verdict.adapter, {})[verdict.reason] = None
+    for name, reasons in idle.items():
+        told = [reason for reason in reasons if reason]
+        listed = "; ".join(told[:_REASONS]) + f"; and {len(told) - _REASONS} more" * (len(told) > _REASONS)
         out.print(
-            f"Error: nothing was checked of {name}: {reason or 'no check applies'}; see ddpcheck doctor", soft_wrap=True
+            f"Error: nothing was checked of {name}: {listed or 'no check applies'}; see ddpcheck doctor", soft_wrap=True
         )
     return 2 if idle else 0
