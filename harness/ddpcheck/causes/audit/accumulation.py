@@ -6,7 +6,7 @@ ACCUMULATION_NOT_DIVIDED = Kind(
     "accumulation-not-divided",
     "The losses of {count} micro-batches are added, not averaged.",
     because="The loss is not multiplied by 1/{count} before backward, and the gradients are not divided after it.",
-    look="{line}: (loss / {count}).backward()",
+    look="{line}: divide the loss by {count} before its backward pass",
     count=int,
     line=str,
 )
