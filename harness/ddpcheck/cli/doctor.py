@@ -144,9 +144,9 @@ def _adapters(out: Console, names: tuple[str, ...]) -> tuple[list[str], dict[str
                 absent.setdefault(package, []).append(name)
             continue
         ready.append(name)
-        # the largest world size skips the fewest checks
+        applying = {item.check.name for item in items if not item.skip}
         last = [item for item in items if item.world_size == sizes[-1]]
-        skipped = [item for item in last if item.skip]
+        skipped = [item for item in last if item.check.name not in applying]
         where = "" if len(sizes) == len(_SIZES) else f" at world size {', '.join(map(str, sizes))}"
         _line(out, name, f"ready{where}: {len(last) - len(skipped)} of {len(last)} checks apply", good=True)
         for item in skipped:

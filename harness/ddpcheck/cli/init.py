@@ -13,6 +13,9 @@ from ..storage.files import write_atomically
 from .console import console
 from .options import FILE, usage_errors
 
+_WITHOUT_BASIC = "trainer"
+"""The kind of an adapter to which no check of level basic applies."""
+
 
 @click.command("init")
 @click.argument("file", type=FILE)
@@ -39,7 +42,10 @@ def command(file: Path, kind: str, force: bool) -> None:
     named = shlex.quote(f"{file}:adapter")
     out.print(f"wrote {file}: {KINDS[kind].__doc__}", markup=False, soft_wrap=True)
     out.print("\nreplace the parts marked FILL IN, then:", markup=False)
-    out.print(f"  ddpcheck check {named} --level basic   # plain models; first verdicts within seconds", markup=False)
+    if kind != _WITHOUT_BASIC:
+        out.print(
+            f"  ddpcheck check {named} --level basic   # plain models; first verdicts within seconds", markup=False
+        )
     out.print(f"  ddpcheck suggest {named}               # promises that it could also make", markup=False)
     out.print(f"  ddpcheck check {named}                 # all that it promises", markup=False)
     sys.exit(0)
