@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from audit_evidence import Event, backward, call, cause, evidence, state, step
+from audit_evidence import WRAPPED, Event, backward, call, cause, evidence, state, step
 
 from ddpcheck.audit.evidence import Evidence, RunSeen
 from ddpcheck.audit.laws import (
@@ -40,6 +40,18 @@ def test_a_script_that_ends_before_it_trains_is_not_judged() -> None:
     assert world.ranks_form_one_world(evidence(ended, ended)).status == "not judged"
     alone = [{"kind": "installed"}, backward(), {"kind": "end", "why": "finished"}]
     assert cause(world.ranks_form_one_world(evidence(alone, alone))) == "world-is-one"
+
+
+def test_gradients_of_parameters_that_are_not_trained_follow_from_their_optimizer() -> None:
+    def told(**of_state: list[str]) -> set[str]:
+        events = [WRAPPED, {**state(1), **of_state}, backward(), step(zero=True, grads=[None], parts=[0])]
+        seen = evidence(events, events)
+        return {v.diagnosis.cause.id for v in verdicts_of(seen) if v.diagnosis and v.diagnosis.cause}
+
+    assert "gradients-all-zero" in told()
+    replaced = told(unoptimized=["0.weight"], strays=["0.weight"])
+    assert "optimizer-holds-replaced-parameters" in replaced
+    assert "gradients-all-zero" not in replaced
 
 
 @pytest.mark.parametrize("no_gpu", [False, True])

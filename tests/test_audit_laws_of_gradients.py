@@ -28,6 +28,14 @@ def test_unsynchronised_gradients(covered: str, found: str) -> None:
     assert cause(gradients.gradients_are_synchronised(evidence(*ranks))) == found
 
 
+def test_ranks_that_step_after_different_backward_passes() -> None:
+    """As by `if loss < limit: optimizer.step()`. Gradients of different batches are compared then."""
+    ranks = [[WRAPPED, *[backward(n) for n in range(count)], step(grads=[f"{count}"])] for count in (3, 2)]
+    assert cause(gradients.gradients_are_synchronised(evidence(*ranks))) == "ranks-step-apart"
+    equal = [[WRAPPED, *[backward(n) for n in range(count)], step(grads=["a"])] for count in (3, 2)]
+    assert gradients.gradients_are_synchronised(evidence(*equal)).status == "held"
+
+
 @pytest.mark.parametrize(
     ("covered", "found"),
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import traceback
 
+from ..causes.audit.gradients import GRADIENTS_ALL_ZERO, GRADIENTS_LOST
 from ..causes.audit.replicas import REPLICAS_DRIFT
 from ..counted_nouns import counted
 from ..verdict import Diagnosis, Status, Verdict
@@ -15,6 +16,8 @@ from .laws.law import not_judged
 NOTHING_JUDGED = 2
 """The exit status of an audit that saw no optimizer step on all ranks."""
 
+_FOLLOWING = {REPLICAS_DRIFT.id, GRADIENTS_ALL_ZERO.id, GRADIENTS_LOST.id}
+"""Causes that are no finding of their own after a law that they follow."""
 _OF_ONE_PROCESS = {law.name for law in LAWS if law.of_one_process}
 
 _STATUS: dict[str, Status] = {"held": "passed", "broken": "failed", "not judged": "skipped"}
@@ -35,7 +38,7 @@ def _verdict(evidence: Evidence, law: Law, *, explained: bool) -> Verdict:
         judged = law.judge(evidence)
     except Exception:
         return _made(evidence, law, not_judged(traceback.format_exc()), "unknown")
-    if explained and REPLICAS_DRIFT.explains(judged.causes):
+    if explained and judged.causes and judged.causes[0].id in _FOLLOWING:
         judged = not_judged(f"{judged.headline}, as a broken law above explains")
     return _made(evidence, law, judged, _STATUS[judged.status])
 

@@ -35,10 +35,17 @@ LAWS: tuple[Law, ...] = (
         world.ranks_call_the_same_collectives,
     ),
     Law(
+        "optimizers_hold_what_is_trained",
+        "replicas",
+        "The optimizers hold the parameters that are trained.",
+        replicas.optimizers_hold_what_is_trained,
+    ),
+    Law(
         "gradients_depend_on_the_data",
         "gradients",
         "Gradients are finite and depend on the data.",
         gradients.gradients_depend_on_the_data,
+        follows=("optimizers_hold_what_is_trained",),
     ),
     Law(
         "units_are_not_copies",
@@ -72,12 +79,6 @@ LAWS: tuple[Law, ...] = (
         "replicas",
         "All ranks start from the same parameters.",
         replicas.ranks_start_from_the_same_parameters,
-    ),
-    Law(
-        "optimizers_hold_what_is_trained",
-        "replicas",
-        "The optimizers hold the parameters that are trained.",
-        replicas.optimizers_hold_what_is_trained,
     ),
     Law(
         "ranks_train_in_the_same_mode",

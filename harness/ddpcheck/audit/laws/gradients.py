@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from ...causes import Cause
 from ...causes.audit import gradients as causes
+from ...causes.audit.steps import RANKS_STEP_APART
 from ...counted_nouns import counted
 from ..event_journal import Event
 from ..evidence import Evidence
@@ -112,9 +113,18 @@ def _last_step_with_backward(evidence: Evidence, step: int) -> int:
     return max((e["step"] for e in evidence.real.of(0, "backward") if e["step"] <= step), default=step)
 
 
+def _backwards_until(events: Sequence[Event], step: Event) -> int:
+    """The backward passes before this step."""
+    until = events[: events.index(step)]
+    return sum(event["kind"] == "backward" and not event.get("again") for event in until)
+
+
 def _why_unsynchronised(evidence: Evidence, together: tuple[Event, ...], parameter: str) -> Cause:
     step = together[0]
     line = step["line"]
+    counts = tuple(_backwards_until(evidence.real.events[rank], event) for rank, event in enumerate(together))
+    if len(set(counts)) > 1:
+        return RANKS_STEP_APART(step=step["step"], counts=counts, line=line)
     number_of_step = _last_step_with_backward(evidence, step["step"])
     forwards = [e for e in evidence.real.of(0, "forward") if e["step"] == number_of_step and e["grad"]]
     backwards = [e for e in evidence.real.of(0, "backward") if e["step"] == number_of_step]

@@ -44,7 +44,7 @@ def broken(headline: str, *causes: Cause, details: Iterable[str] = ()) -> LawVer
 @dataclass(frozen=True)
 class Law:
     """name: as a check's name. family: the part of a run that the law concerns. sentence: the law, as the page states
-    it. follows: earlier laws; where one of them is broken, a verdict of this one without a cause of its own follows.
+    it. follows: earlier laws; where one of them is broken, some causes of this one are no finding of their own.
     of_one_process: the run of one process breaks it in the same way.
     """
 

@@ -29,8 +29,10 @@ def replayed(run: Run, key: str, drawn: torch.Tensor, *, integer: bool, name: st
         return None
     made = _together(run, there, tuple(drawn.shape), integer=integer, name=name)
     if made is None:
-        shapes = ", ".join(str(tuple(each.shape)) for each in there)
-        why = f"the ranks drew shapes {shapes}; the mirror needs {tuple(drawn.shape)}"
+        shapes, wanted = [tuple(each.shape) for each in there], tuple(drawn.shape)
+        why = f"the ranks drew shapes {', '.join(map(str, shapes))}; one process needs {wanted}"
+        if set(shapes) == {wanted}:
+            why = f"the ranks drew different values of shape {wanted}; one process draws them once"
         run.note("misfit", what="draw", step=run.step, key=key, why=why, line=run.line())
         return None
     if made.shape != drawn.shape:

@@ -55,9 +55,9 @@ SAMPLE_DIFFERS = Kind(
     "sample-differs-between-ranks",
     "{count} of {size} samples that come to several ranks are not the same on each.",
     because="Samples are not random: {again:# that a rank got again was|# that a rank got again were} alike. So the ranks' data "
-    "sets differ: labels may get their numbers from the order of a set.",
-    look="what the data set behind the loader made at {line} computes from the order of sets or files, from hashes, or from its "
-    "rank's own samples",
+    "sets differ: as by a seed of the rank's own, or by labels that get their numbers from the order of a set.",
+    look="what the data set behind the loader made at {line} computes with a seed, from the order of sets or files, from hashes, "
+    "or from its rank's own samples",
     count=int,
     size=int,
     again=int,

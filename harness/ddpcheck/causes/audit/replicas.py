@@ -140,7 +140,7 @@ MODELS_START_DIFFERENT = Kind(
 OPTIMIZER_HOLDS_REPLACED = Kind(
     "optimizer-holds-replaced-parameters",
     "The optimizer does not hold {parameter}, which is trained.",
-    because="It holds {count:# parameter that is|# parameters that are} no longer in the model.",
+    because="It holds {count:# parameter that is|# parameters that are} not in the model.",
     look="the order: change the model first, then make the optimizer",
     certainty="certain",
     parameter=str,

@@ -100,6 +100,16 @@ LEARNING_RATE_ENDS_EARLY = Kind(
     schedule=str,
     line=str,
 )
+RANKS_STEP_APART = Kind(
+    "ranks-step-apart",
+    "The ranks take step {step} after different numbers of backward passes: {counts}.",
+    because="Each rank decides by values of its own whether it takes a step.",
+    look="{line}: the condition of the step, which must be the same on every rank",
+    certainty="certain",
+    step=int,
+    counts=tuple[int, ...],
+    line=str,
+)
 SKIPPED_STEP_DIFFERS = Kind(
     "skipped-step-differs",
     "{ranks:The gradient scaler of rank # skips|The gradient scalers of ranks # skip} step {step}; the others take it.",
