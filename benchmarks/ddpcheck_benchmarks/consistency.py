@@ -13,8 +13,9 @@ from itertools import pairwise
 from statistics import median
 from typing import Any, Literal
 
+from ddpcheck.rank_sum import larger
+
 from .pytest_benchmark_records import Point
-from .stats import larger
 
 LEVEL = 0.05
 Verdict = Literal["holds", "violated", "too few launches"]

@@ -7,7 +7,7 @@ from itertools import pairwise
 from statistics import median
 
 from ddpcheck.printable_text import in_markdown
-from ddpcheck_benchmarks.stats import larger
+from ddpcheck.rank_sum import larger
 
 _SIGNIFICANT = 0.05
 _FEWEST = 4

@@ -51,7 +51,7 @@ def world_sizes(ctx: click.Context, param: click.Parameter, text: str | None) ->
             raise click.BadParameter(f"{text[:60]!r} should be world sizes such as 1,2,4 or 1-4", ctx, param)
         first, last = int(found[1]), int(found[2] or found[1])
         if last < first:
-            raise click.BadParameter(f"{part!r} should begin with the smaller one: {last}-{first}", ctx, param)
+            raise click.BadParameter(f"{part!r} should be rising world sizes: {last}-{first}", ctx, param)
         if not 1 <= first <= last <= MOST_RANKS:
             raise click.BadParameter(f"{part!r} should be world sizes from 1 to {MOST_RANKS}", ctx, param)
         sizes += range(first, last + 1)

@@ -165,7 +165,6 @@ IMPLIES: dict[str, frozenset[str]] = {
     values.DIVIDED_BY_ELEMENTS.id: _ids(*_DIVISORS),
     # where an array has as many elements
     values.WRONG_DIVISOR.id: _ids(values.DIVIDED_BY_ELEMENTS, *_DIVISORS),
-    values.WRONG_FACTOR.id: _ids(values.DIVIDED_BY_ELEMENTS),
     values.LOSS_SCALE_KEPT.id: _ids(updates.EPS_FIXED, *_FACTOR),  # Adam's eps is small beside a scaled gradient
     values.NOT_REDUCED.id: _ids(
         *_LOCAL,
@@ -242,9 +241,9 @@ IMPLIES: dict[str, frozenset[str]] = {
     # of few numbers, many come twice
     randomness.FEW_NUMBERS.id: _ids(randomness.RANK_NOT_IN_SEED, randomness.STREAMS_OVERLAP),
     randomness.COMMON_TAKEN_BY_RANK.id: _ids(randomness.COMMON_FROM_OWN),  # the rank is ahead in later calls
-    # a window of as many micro-batches as ranks, or of one
+    # in a window of one micro-batch
     gradients.DIVIDED_IN_EVERY_BACKWARD.id: _ids(
-        gradients.LOSS_DIVIDED_BY_WORLD_SIZE, gradients.DIVIDED_BY_MICRO_BATCHES, values.DIVIDED_TOO_OFTEN, *_FACTOR
+        gradients.LOSS_DIVIDED_BY_WORLD_SIZE, values.DIVIDED_TOO_OFTEN, *_FACTOR
     ),
     gradients.DIVIDED_BY_MICRO_BATCHES.id: _ids(values.DIVIDED_TOO_OFTEN, *_FACTOR),
     gradients.NOT_RESET.id: _ids(

@@ -37,7 +37,10 @@ def rare_factors(of: WrongArray) -> Iterator[Given]:
         (1.0 / size**2, values.DIVIDED_TWICE_TOO_OFTEN(world_size=size)),
     ] * (size > 1)
     if elements not in (1, size):
-        rarer.append((size / elements, values.DIVIDED_BY_ELEMENTS(size=elements, world_size=size)))
+        by_elements = values.DIVIDED_BY_ELEMENTS(size=elements, world_size=size)
+        # on one rank, nothing tells it from any other wrong divisor
+        other = (values.WRONG_FACTOR(factor=1 / elements),) * (size == 1)
+        rarer.append((size / elements, (by_elements, *other)))
     yield from _matching(of, rarer)
 
 
