@@ -119,6 +119,8 @@ def read_idx(path: Path, *, dimensions: int) -> npt.NDArray[np.uint8]:
             f"{dimensions}; are images and labels swapped?"
         )
     shape = struct.unpack(f">{dimensions}I", data[4:start])
+    if 0 in shape:  # NumPy refuses some such shapes, since the other sizes may be huge
+        raise DataError(f"{path} holds no elements; download it again")
     if len(data) - start != math.prod(shape):
         sizes = " x ".join(map(str, shape))
         raise DataError(f"{path} should hold {sizes} bytes, but holds {len(data) - start}; download it again")
