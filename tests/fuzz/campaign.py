@@ -58,8 +58,8 @@ The aim is an hour for each target: {reached} of {targets} have reached it. **In
 Kept inputs are in tests/fuzz/reached/; `tests/test_fuzz.py` reads them again.
 
 Three inputs broke a reader: an archive of the gate with an unfinished array header, on which NumPy raises a TokenError; a
-checkpoint whose plan has windows of 0 micro-batches, which ended in the error of the plan; and an IDX file without elements, whose
-other sizes are too large for NumPy. All are refused now, in a sentence with the file's name, and are in tests/fuzz/corpus/.
+checkpoint whose plan has windows of 0 micro-batches, which ended in the error of the plan; and an IDX file without elements,
+whose other sizes are too large for NumPy. All are refused now, in a sentence with the file's name, and are in tests/fuzz/corpus/.
 
 Before turns were kept, seven targets ran for 240 s each on an older tree, without a crash: control_frames 844,509 inputs,
 control_values 3,867,369, knock 200,704, message 30,301, datagram 21,505, rendezvous 5,969, failure 2,420.
