@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from itertools import pairwise, product
 
 import numpy as np
@@ -16,8 +16,8 @@ from .integers import other_integers
 
 _FEW = 512
 """Elements of a reduction for which every block is tried."""
-_SMALL_RING = 6
-"""For up to this many ranks partial sums are tried."""
+_SMALL_RING, _MOST = 6, 1 << 22
+"""For up to this many ranks, and elements, partial sums are tried: each is as large as the result."""
 _UNITS = tuple(1 << power for power in range(1, 13))
 """Numbers of elements to which offsets are rounded."""
 
@@ -92,22 +92,24 @@ def block_of_other_rank(of: WrongResult) -> WhatIf:
 def gathered_too_early(of: WrongResult) -> WhatIf:
     """A ring gathers blocks to which only some ranks, each beside the last, have added their parts."""
     size = len(of.members)
-    if of.all_reduce not in LINEAR or not 1 < size <= _SMALL_RING:
+    if of.all_reduce not in LINEAR or not 1 < size <= _SMALL_RING or of.total.size > _MOST:
         return
     flat = [part.reshape(-1) for part in of.parts]
     divisor = size if of.all_reduce == "mean" else 1
     for edges in _edges(flat[0].size, size):
-        for added, first, step in product(range(1, size), range(size), (1, -1)):
+        for added, first in product(range(1, size), range(size)):  # a ring the other way adds such neighbours, too
             blocks = [
-                sum(flat[(block + first + step * hop) % size][begin:end] for hop in range(added)) / divisor
+                sum(flat[(block + first + hop) % size][begin:end] for hop in range(added)) / divisor
                 for block, (begin, end) in enumerate(pairwise(edges))
             ]
             cause = causes.BLOCKS_GATHERED_EARLY(added=added, world_size=size)
             yield cause, np.concatenate(blocks).reshape(of.total.shape)
 
 
-def _edges(count: int, size: int) -> Iterator[tuple[int, ...]]:
+def _edges(count: int, size: int) -> Iterable[tuple[int, ...]]:
     """Where the blocks of a flat array begin and end: blocks of equal size, the last ones shorter; and as even as possible."""
     width = -(-count // size)
-    yield tuple(min(place * width, count) for place in range(size + 1))
-    yield (0, *(int(edge) for edge in np.cumsum([len(each) for each in np.array_split(np.empty(count), size)])))
+    even, longer = divmod(count, size)
+    places = range(size + 1)
+    equal = tuple(min(place * width, count) for place in places)
+    return dict.fromkeys((equal, tuple(place * even + min(place, longer) for place in places)))
