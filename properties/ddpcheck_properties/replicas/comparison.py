@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ddpcheck import assertions
-from ddpcheck.causes import programs
+from ddpcheck.causes import Cause, programs
 from ddpcheck.contract import Capabilities
 from ddpcheck.counted_nouns import counted, ranks_named
 from ddpcheck.hypotheses.arrays import Evidence
@@ -150,20 +150,26 @@ def compare_arrays(
             assertions.same_on_all_ranks([got[rank].get(name) for rank in entry.ranks], text)
     if first is None:
         return
-    told = first.diagnosis.causes
-    if len(told) > 1 and told[0].certainty == "possible":
-        others = [name for name, ranks in wrong.items() if name != named_first and np.any(got[ranks[0]].get(name))]
-        kinds = Counter(
-            kind
-            for name in others[:_OTHERS]
-            for kind in _kinds_of_causes(got[wrong[name][0]].get(name), entries[name], what, wrong[name][0])
-        )
-        told = tuple(sorted(told, key=lambda cause: -kinds[cause.id]))
-    of = WrongArrays(what, got, entries, wrong, named_first, told, bits)
+    of = WrongArrays(what, got, entries, wrong, named_first, first.diagnosis.causes, bits)
+    of = replace(of, told=_as_other_arrays_tell(of))
     named = [f"{name} ({ranks_named(ranks)})" for name, ranks in wrong.items()]
     listed = ", ".join(named[:_LISTED] + ["..."] * (len(named) > _LISTED))
     note = f"wrong are {len(wrong)} of {len(entries)} {what}: {listed}"
     raise first.noting(note).about(what, named_first).blaming(causes_of_arrays(of))
+
+
+def _as_other_arrays_tell(of: WrongArrays) -> tuple[Cause, ...]:
+    """The causes of the first wrong array. If its likeliest may fit by chance, those that fit other wrong arrays come
+    first.
+    """
+    if len(of.told) < 2 or of.told[0].certainty != "possible":
+        return of.told
+    others = [(of.got[ranks[0]].get(name), name, ranks[0]) for name, ranks in of.wrong.items() if name != of.name]
+    telling = [each for each in others if np.any(each[0])][:_OTHERS]
+    kinds = Counter(
+        kind for array, name, rank in telling for kind in _kinds_of_causes(array, of.entries[name], of.what, rank)
+    )
+    return tuple(sorted(of.told, key=lambda cause: -kinds[cause.id]))
 
 
 def _kinds_of_causes(got: Any, entry: ExpectedArray, what: str, rank: int) -> set[str]:
