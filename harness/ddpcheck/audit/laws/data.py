@@ -221,7 +221,7 @@ def _overlap(evidence: Evidence, key: str, passed: int, ranks: list[list[Event]]
     if loader.get("subset") is None and not any(states) and not _same_samples(evidence, key, ranks):
         return None
     if len(common) <= evidence.ranks:  # the last ones may be padding, so that all ranks have equal numbers
-        return None
+        return _overlap_of_contents(evidence, key, passed, ranks) if all(states) else None
     if _drawn_with_replacement(evidence, ranks):
         return None
     how = _why_hashed(evidence) or (
@@ -237,6 +237,27 @@ def _overlap(evidence: Evidence, key: str, passed: int, ranks: list[list[Event]]
         made = _sampler_line(states) or line
         return broken(headline, causes.SAMPLER_SEED_DIFFERS(seeds=seeds, count=len(common), size=count, line=made))
     return broken(headline, causes.SHARDS_OVERLAP(count=len(common), size=count, how=how, line=line))
+
+
+def _overlap_of_contents(evidence: Evidence, key: str, passed: int, ranks: list[list[Event]]) -> LawVerdict | None:
+    """Samples that several ranks got from data sets in different orders: their indices are disjoint, and say nothing."""
+    loaders = [loader_of(evidence, key, rank) for rank in range(evidence.ranks)]
+    contents = {loader.get("content") for loader in loaders}
+    ordered = not all(state and state["shuffle"] for state in _samplers(evidence, key))
+    if len(contents) == 1 and (ordered or contents != {""}):  # a data set that has samples twice
+        return None
+    if (overlap := _common_rows(ranks)) is None:
+        return None
+    count, size = overlap
+    return broken(
+        f"{count} samples go to several ranks in pass {passed}, from different places of the ranks' data sets",
+        causes.SHARDS_OVERLAP(
+            count=count,
+            size=size,
+            line=loaders[0]["line"],
+            how="The data set is not the same on all ranks: its order or its part was chosen without a common seed.",
+        ),
+    )
 
 
 def _drawn_with_replacement(evidence: Evidence, ranks: list[list[Event]]) -> bool:

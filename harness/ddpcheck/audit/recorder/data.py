@@ -13,7 +13,7 @@ from types import FrameType
 from typing import Any
 
 import torch
-from torch.utils.data import DataLoader, DistributedSampler, IterableDataset, RandomSampler, Subset
+from torch.utils.data import DataLoader, DistributedSampler, IterableDataset, RandomSampler, Subset, TensorDataset
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 import ddpcheck.audit
@@ -25,6 +25,7 @@ from .patching import line_that_makes, replace
 from .tensors import children, copied, digest_of_nest, plain, walk
 
 _KEPT_BYTES = 512 << 20
+_DIGESTED_BYTES = 64 << 20
 _ROWS = 1024
 _FRAMES = 12
 _DEALT_OUT, _DISPATCHER = "IterableDatasetShard", "DataLoaderDispatcher"
@@ -308,6 +309,7 @@ def _described(loader: Any) -> dict[str, Any]:
     return {
         "base": type(base).__name__,
         "base_size": len(base) if hasattr(base, "__len__") else None,
+        "content": _content(base),
         "subset": places if places is not None and len(places) <= _SUBSET else None,
         "shuffles": isinstance(sampler, RandomSampler),
         "dataset": type(loader.dataset).__name__,
@@ -356,6 +358,13 @@ def _base(data: Any) -> tuple[Any, list[int] | None]:
         places = own if places is None else [own[each] for each in places]
         data = data.dataset
     return data, places
+
+
+def _content(data: Any) -> str:
+    """A digest of a data set that holds its samples as tensors; empty for other data sets, and for large ones."""
+    if not isinstance(data, TensorDataset) or sum(each.nbytes for each in data.tensors) > _DIGESTED_BYTES:
+        return ""
+    return digest_of_nest(data.tensors)
 
 
 def _sampler(loader: Any) -> dict[str, Any]:
