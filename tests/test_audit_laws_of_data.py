@@ -10,6 +10,7 @@ from ddpcheck.audit.laws import (
     accumulation,
     data,
     samples,
+    shards,
 )
 from ddpcheck.audit.laws.law import LawVerdict
 
@@ -28,7 +29,7 @@ def test_ranks_that_draw_from_all_samples() -> None:
                 }  # fmt: skip
                 events += [batch, backward()]
             ranks.append(events)
-        return data.ranks_read_different_shards(evidence(*ranks))
+        return shards.ranks_read_different_shards(evidence(*ranks))
 
     alike = judged("abc", "bca", "dab", "abc", "bca", "cdb")
     assert cause(alike) == "ranks-draw-alike"
@@ -58,7 +59,7 @@ def reads(rows: list[str], indices: list[int] | None = None, *, iterable: bool =
 def test_samples_of_an_iterable_data_set_that_come_to_several_ranks() -> None:
     def judged(first: int, *again: int) -> LawVerdict:
         own = [[f"row {row}" for row in range(begin, begin + 64)] for begin in (0, first)]
-        return data.ranks_read_different_shards(evidence(*(reads(rows + [rows[n] for n in again]) for rows in own)))
+        return shards.ranks_read_different_shards(evidence(*(reads(rows + [rows[n] for n in again]) for rows in own)))
 
     assert cause(judged(40)) == "shards-overlap"
     assert judged(60).status == "held", "a few samples may be equal"
@@ -70,7 +71,7 @@ def test_ranks_that_share_the_groups_of_samples() -> None:
 
     def judged(indices: list[int]) -> LawVerdict:
         ranks = [reads([f"row {n}" for n in indices], indices, iterable=False) for _ in range(2)]
-        return data.ranks_read_different_shards(evidence(*ranks))
+        return shards.ranks_read_different_shards(evidence(*ranks))
 
     shared = judged([n // 4 for n in range(32)])
     assert (shared.status, "4 times" in shared.observation) == ("held", True)
@@ -87,7 +88,7 @@ def test_samplers_with_different_seeds() -> None:
             begin: Event = {"kind": "epoch", "key": "a", "passed": 0, "distributed": sampler}
             indices = list(range(first, first + 32))
             ranks.append([begin, *reads([f"row {n}" for n in indices], indices, iterable=False)])
-        return data.ranks_read_different_shards(evidence(*ranks))
+        return shards.ranks_read_different_shards(evidence(*ranks))
 
     found = judged(5, 6, line="train.py:2")
     assert cause(found) == "sampler-seed-differs"
@@ -98,6 +99,29 @@ def test_samplers_with_different_seeds() -> None:
     )
     assert cause(judged(5, 5, line="train.py:2")) == "shards-overlap"
     assert cause(judged(5, 6, shuffle=False)) == "shards-overlap", "seeds have no effect"
+
+
+def test_data_sets_in_another_order_on_each_rank() -> None:
+    """Ranks whose indices are disjoint read 24 equal samples, behind data sets of the same or of different contents."""
+
+    def judged(*contents: str, shuffle: bool = True, again: int = 24) -> str:
+        ranks = []
+        for rank, content in enumerate(contents):
+            sampler = {"num_replicas": 2, "rank": rank, "epoch": 0, "shuffle": shuffle, "seed": 0, "line": ""}
+            begin: Event = {"kind": "epoch", "key": "a", "passed": 0, "distributed": sampler}
+            rows = [f"row {n}" for n in range(rank * (32 - again), rank * (32 - again) + 32)]
+            loader, *rest = reads(rows, list(range(rank, 64, 2)), iterable=False)
+            ranks.append([begin, {**loader, "content": content}, *rest])
+        verdict = shards.ranks_read_different_shards(evidence(*ranks))
+        return cause(verdict) if verdict.status == "broken" else verdict.status
+
+    assert judged("ab", "ba") == "shards-overlap"
+    assert judged("", "") == "shards-overlap", (
+        "contents are not known, but shuffling would give a rank equal samples, too"
+    )
+    assert judged("", "", shuffle=False) == "held", "a data set that has samples twice"
+    assert judged("ab", "ab") == "held", "a data set that has samples twice"
+    assert judged("ab", "ba", again=3) == "held", "by chance"
 
 
 def test_samples_that_the_data_set_and_its_loader_split() -> None:
@@ -117,7 +141,7 @@ def test_a_split_by_the_hash_of_strings_is_told() -> None:
         own = [[f"row {row}" for row in range(begin, begin + 64)] for begin in (0, 40)]
         hashed: list[list[Event]] = [[{"kind": "string_hash", "line": "train.py:2", "seed": seed}] for seed in seeds]
         ranks = [[*events, *reads(rows)] for events, rows in zip(hashed or [[], []], own, strict=True)]
-        return data.ranks_read_different_shards(evidence(*ranks)).causes[0].because
+        return shards.ranks_read_different_shards(evidence(*ranks)).causes[0].because
 
     assert "hash() at train.py:2" in judged("20", "235")
     assert "hash() at train.py:2" in judged("random", "random")
@@ -127,7 +151,7 @@ def test_a_split_by_the_hash_of_strings_is_told() -> None:
 def test_samples_that_are_drawn_with_replacement() -> None:
     def judged(*own: list[int]) -> list[str]:
         ranks = [reads([f"row {n}" for n in indices], indices, iterable=False) for indices in own]
-        laws = (data.ranks_read_different_shards, data.every_sample_is_used)
+        laws = (shards.ranks_read_different_shards, data.every_sample_is_used)
         return [law(evidence(*ranks)).status for law in laws]
 
     assert judged(list(range(32)), list(range(20, 52)))[0] == "broken"

@@ -17,6 +17,7 @@ from . import (
     sample_parts,
     samples,
     schedules,
+    shards,
     steps,
     world,
 )
@@ -54,7 +55,9 @@ LAWS: tuple[Law, ...] = (
         constant_gradients.units_are_not_copies,
         of_one_process=True,
     ),
-    Law("ranks_read_different_shards", "data", "Each rank reads a shard of its own.", data.ranks_read_different_shards),
+    Law(
+        "ranks_read_different_shards", "data", "Each rank reads a shard of its own.", shards.ranks_read_different_shards
+    ),
     Law("every_sample_is_used", "data", "Each sample is used.", data.every_sample_is_used),
     Law(
         "epochs_have_orders_of_their_own",

@@ -8,8 +8,8 @@ from collections import defaultdict
 
 from ...causes.audit import steps as causes
 from ..evidence import Evidence
-from .data import ranks_read_different_shards
 from .law import LawVerdict, broken, held, not_judged
+from .shards import ranks_read_different_shards
 
 _ELEMENTS = 8
 """A draw with fewer elements may belong to the whole step, and must then be equal on all ranks."""

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from ...causes.audit import results as causes
 from ..event_journal import Event
 from ..evidence import Evidence
-from .data import loader_of, trained_loaders
 from .law import LawVerdict, broken, held, not_judged
+from .passes import loader_of, trained_loaders
 
 _REDUCTIONS = frozenset(
     {

@@ -5,8 +5,8 @@ from __future__ import annotations
 from ...causes.audit import data as causes
 from ..event_journal import Event
 from ..evidence import Evidence
-from .data import loader_of
 from .law import LawVerdict, broken, held, not_judged
+from .passes import loader_of
 
 _FEWEST = 8
 """Samples that must differ. Labels may be drawn at random once, or made from a model, so most differences are notes."""

@@ -6,8 +6,8 @@ from collections import defaultdict
 
 from ...causes.audit import data as causes
 from ..evidence import Evidence
-from .data import base_indices, loader_of, training_passes
 from .law import LawVerdict, broken, held, not_judged
+from .passes import base_indices, loader_of, training_passes
 
 _CHANCE = 1e-9
 """Samples that are changed at random may be alike each time a rank gets them, with this probability at most."""

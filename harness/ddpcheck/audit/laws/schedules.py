@@ -5,8 +5,8 @@ from __future__ import annotations
 from ...causes.audit import steps as causes
 from ..event_journal import Event
 from ..evidence import Evidence
-from .data import loader_of, trained_passes
 from .law import LawVerdict, broken, held, not_judged
+from .passes import loader_of, trained_passes
 
 _STEPS = 4
 """A schedule may reach 0 this many steps before the end of a run by rounding."""
