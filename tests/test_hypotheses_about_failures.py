@@ -68,6 +68,9 @@ def failed(
     return FailedRank(own, culprit, Job(2, (Sleep(1, 0.5), operation)), Trace((culprit, RankTrace(1, "done", here))))
 
 
+RAISED = ranks.RANK_RAISED(error="ValueError", at="ddp.py:8 in hook")
+
+
 @pytest.mark.parametrize(
     ("of", "kinds"),
     [
@@ -78,7 +81,11 @@ def failed(
         (failed(REDUCED, "", "invalid", form=WrongForm("float64", (3,), "float32", (3,))), [operations.NOT_CONVERTED_BACK]),
         (failed(REDUCED, "", "invalid", form=WrongForm("float32", (3, 1), "float32", (3,))), [operations.SHAPE_LOST]),
         (failed(REDUCED, "x", "raised", ranks.RANK_DIED(), values.ZERO()),
-         [values.ZERO, operations.TAKES_ANOTHER_PATH, operations.OTHER_MESSAGE_RECEIVED]),
+         [values.ZERO, operations.TAKES_ANOTHER_PATH]),
+        (failed(REDUCED, "KeyError: 3", "raised", RAISED), [ranks.RANK_RAISED, operations.TAKES_ANOTHER_PATH]),
+        (failed(REDUCED, "RuntimeError: max(): Expected reduction dim to be specified for input.numel() == 0", "raised", RAISED),
+         [ranks.RANK_RAISED, operations.TAKES_ANOTHER_PATH]),
+        (failed(REDUCED, "ValueError: expected 8 bytes, got 4", "raised", RAISED), [operations.OTHER_MESSAGE_RECEIVED]),
         (failed(Sample(1), "x", "raised", values.ZERO()), [values.ZERO]),
     ],
 )  # fmt: skip

@@ -297,7 +297,8 @@ UNUSED = "check_unused_parameters_on_some_ranks_count_as_zero"
 
 
 def test_a_convention_that_goes_with_a_promise_is_named(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    checks = select(installed_checks(), ("large_batch_exactly", UNUSED))
+    also_asks = "check_predictions_are_equal_on_all_ranks"
+    checks = select(installed_checks(), ("large_batch_exactly", also_asks, UNUSED))
     monkeypatch.setattr("ddpcheck.cli.suggest.installed_checks", lambda: checks)
     done = CliRunner().invoke(main, ["suggest", f"{own}:zeros", "-w", "2"], catch_exceptions=False)
     assert done.exit_code == 0, done.output

@@ -1,9 +1,9 @@
 """Promises that an adapter does not make and seems to keep: each is tried by the checks that judge it.
 
 Some promises are judged only together with others (clipping needs an optimizer). The fewest that make a check apply are
-tried together; those that make most checks apply come first. A failed promise is tried again with other conventions that only
-its check has asked for (unused_gradient, for unused parameters), and at the end if its check has asked for a promise that has
-held since.
+tried together; those that make most checks apply come first. A failed promise is tried again with other conventions that its
+check has asked for, and few others (unused_gradient, for unused parameters), and at the end if its check has asked for a
+promise that has held since.
 """
 
 from __future__ import annotations
@@ -32,6 +32,9 @@ from .guarded_import import IMPORT_SECONDS
 
 _LOOSENS = frozenset({"behind_loader"})
 """Promises that make checks demand less: suggested only if a failing check then passes."""
+
+_FEW = 3
+"""The most checks besides its own that a convention may concern, to be tried with a failed promise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,12 +189,14 @@ class PromiseSearch:
     def _with_convention(
         self, together: frozenset[CandidatePromise], judges: list[Check], outcome: SuggestedPromise
     ) -> tuple[frozenset[CandidatePromise], SuggestedPromise]:
-        """A failed bundle and its outcome, or the bundle with a convention that no other check has asked for, if it holds."""
+        """A failed bundle and its outcome, or the bundle with a convention that few other checks ask for, if it holds in all."""
         judge = outcome.judge if outcome.failed and not outcome.missing and not outcome.hung else ""
-        elsewhere = {name for check, names in self.asked.items() if check != judge for name in names}
-        for convention in other_conventions(self.capabilities, self.asked.get(judge, set()) - elsewhere):
+        for convention in other_conventions(self.capabilities, self.asked.get(judge, set())):
+            others = [check for check in self._that_asked(convention) if check not in judges]
+            if len(others) > _FEW:
+                continue
             wider = together | {convention}
-            again = self._tried(wider, judges)
+            again = self._tried(wider, (*judges, *others))
             if again.holds:
                 return wider, again
         return together, outcome

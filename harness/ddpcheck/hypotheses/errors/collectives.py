@@ -7,7 +7,7 @@ import re
 from ...causes import Cause, collectives
 from ...causes import operations as causes
 from ...job import Broadcast, Layout, Operation, SendRecv
-from .evidence import OF_A_MESSAGE, OF_A_TENSOR, FailedRank, is_empty
+from .evidence import OF_A_TENSOR, FailedRank, about_a_message, is_empty
 
 _OF_A_ROOT = re.compile(r"(?i)\b(invalid|bad|wrong|unknown|no) root\b|\broot\b.*\b(range|rank|group)\b")
 """Words of an error about a root outside the group."""
@@ -28,7 +28,7 @@ def other_message(of: FailedRank) -> tuple[Cause, ...]:
     said = [line for line in of.culprit.error.splitlines() if not line.startswith("  ")]
     sent = [each.pairs for each in of.job.operations if isinstance(each, SendRecv)]  # a sender may be ahead
     sources = tuple(sorted({source for pairs in sent for source, dest in pairs if dest == of.culprit.rank}))
-    if not sources or not any(map(OF_A_MESSAGE.search, said)):
+    if not sources or not any(map(about_a_message, said)):
         return ()
     ignored = (causes.SOURCE_IGNORED(sources=sources),) if len(sources) > 1 else ()
     return (*ignored, causes.MESSAGES_OUT_OF_ORDER())

@@ -13,10 +13,12 @@ from ...trace import RankTrace, Trace
 
 OF_A_TENSOR = (AllReduce, Broadcast, AllGather, ReduceScatter)
 
-OF_A_MESSAGE = re.compile(
+_OF_A_MESSAGE = re.compile(
     r"(?i)trunca|size|shape|bytes|length|frame|header|message|expected|match|unpack|broadcast together|too (large|small)"
 )
 """Words of an error about another message than the expected one."""
+_OF_AN_ARRAY = re.compile(r"(?i)^\w+: \w+\(\): |zero-size|numel\(\) == 0")
+"""Words of an error that torch and NumPy raise for an array that they cannot compute with, whatever was received."""
 
 
 @dataclass(frozen=True)
@@ -73,3 +75,8 @@ def group_in_which_it_hangs(of: FailedRank) -> tuple[int, ...] | None:
 
 def is_empty(operation: Operation) -> bool:
     return isinstance(operation, OF_A_TENSOR) and 0 in operation.tensor.shape
+
+
+def about_a_message(line: str) -> bool:
+    """Whether this line of an error may be about another message than the expected one."""
+    return bool(_OF_A_MESSAGE.search(line)) and not _OF_AN_ARRAY.search(line)

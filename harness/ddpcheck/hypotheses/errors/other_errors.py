@@ -7,7 +7,7 @@ import re
 from ...causes import Cause, Kind, ranks
 from ...causes import operations as causes
 from ...job import Sample, Sleep, Train
-from .evidence import OF_A_MESSAGE, FailedRank
+from .evidence import FailedRank, about_a_message
 
 _OF_ANY_TRACE = {kind.id for kind in vars(ranks).values() if isinstance(kind, Kind)}
 """Causes that follow from the positions of the ranks, in any check."""
@@ -40,8 +40,8 @@ def run_ended_by_some(of: FailedRank) -> tuple[Cause, ...]:
     they may have ended, either may be the cause.
     """
     ended = of.through(None) if isinstance(of.operation, Train) and of.raised else ()
-    about = OF_A_MESSAGE.search(of.last_line) or _OF_A_CONNECTION.search(of.last_line.lower())
-    if not ended or not about:
+    of_ranks = about_a_message(of.last_line) or _OF_A_CONNECTION.search(of.last_line.lower())
+    if not ended or not of_ranks:
         return ()
     known = tuple(cause for cause in of.own if cause.certainty == "likely")
     some = causes.RUN_ENDED_BY_SOME(ranks=ended, rank=of.culprit.rank)
@@ -49,11 +49,14 @@ def run_ended_by_some(of: FailedRank) -> tuple[Cause, ...]:
 
 
 def of_the_check(of: FailedRank) -> tuple[Cause, ...]:
-    """What the check found; if the rank raised and others succeeded, it may also differ from them in what it calls."""
+    """What the check found. If the rank raised and others succeeded, it may also have met another call's message; an error
+    about something else is its own, on a path that the others do not take.
+    """
     found = tuple(cause for cause in of.own if cause.id not in _OF_ANY_TRACE)
     through = of.through(getattr(of.operation, "group", None))
     if not of.raised or of.operation.kind not in _TOGETHER or not through:
         return found
-    other_path = () if OF_A_MESSAGE.search(of.last_line) else (causes.TAKES_ANOTHER_PATH,)
-    kinds = (*other_path, causes.OTHER_MESSAGE_RECEIVED)
-    return (*found, *(kind(ranks=through, rank=of.culprit.rank) for kind in kinds))
+    if about_a_message(of.last_line):
+        return (*found, causes.OTHER_MESSAGE_RECEIVED(ranks=through, rank=of.culprit.rank))
+    raised = tuple(cause for cause in of.own if ranks.RANK_RAISED.explains((cause,)))
+    return (*found, *raised, causes.TAKES_ANOTHER_PATH(ranks=through, rank=of.culprit.rank))
