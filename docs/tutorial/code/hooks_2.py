@@ -10,8 +10,8 @@ class HookDDP(nn.Module):
     def __init__(self, module):
         super().__init__()
         self.module = module
-        for tensor in module.state_dict().values():
-            dist.broadcast(tensor, src=0)
+        for tensor in (*module.parameters(), *module.buffers()):
+            dist.broadcast(tensor.detach(), src=0)
         for parameter in module.parameters():
             if parameter.requires_grad:
                 parameter.register_post_accumulate_grad_hook(self.synchronise)

@@ -13,8 +13,8 @@ class BucketDDP(nn.Module):
     def __init__(self, module):
         super().__init__()
         self.module = module
-        for tensor in module.state_dict().values():
-            dist.broadcast(tensor, src=0)
+        for tensor in (*module.parameters(), *module.buffers()):
+            dist.broadcast(tensor.detach(), src=0)
         self.bucket, self.under_way = [], []
         for parameter in module.parameters():
             if parameter.requires_grad:

@@ -266,6 +266,13 @@ OWN_INITIAL_VALUE = Kind(
     look="the broadcast in the construction: it must reach every parameter and buffer",
     rank=int,
 )
+UNSAVED_BUFFER_NOT_SENT = Kind(
+    "unsaved-buffer-not-sent",
+    "Rank {rank} keeps its own initial value of a buffer that the state dict leaves out.",
+    because="Buffers in the state dict have rank 0's values; those with persistent=False are not broadcast.",
+    look="the tensors that construction broadcasts: parameters() and buffers(), not state_dict()",
+    rank=int,
+)
 INITIAL_VALUE_OF_OTHER = Kind(
     "initial-value-of-other-rank",
     "Rank {rank} has rank {other}'s initial value, not rank 0's.",

@@ -36,11 +36,14 @@ class Activation:
 @plain
 @dataclass(frozen=True, slots=True)
 class Scale:
+    """unsaved: the state dict leaves the buffer out, as with torch's `register_buffer(persistent=False)`."""
+
     kind: ClassVar[str] = "scale"
     name: str
     features: int
     buffer: bool = False
     wide: bool = False
+    unsaved: bool = False
 
 
 @plain

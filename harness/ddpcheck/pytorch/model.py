@@ -128,6 +128,9 @@ class Scaling(nn.Module):
         else:
             self.scale = nn.Parameter(scale)
 
+    def leave_out_of_state(self) -> None:
+        self.register_buffer("scale", self.scale, persistent=False)
+
     def forward(self, x: Tensor) -> Tensor:
         return (x.to(self.scale.dtype) * self.scale).to(x.dtype)
 
@@ -176,6 +179,9 @@ def build_model(model: ModelSpec, initial: Mapping[str, Array]) -> nn.Module:
         raise ValueError(
             f"the initial values do not fit the model, compare them with ModelSpec.tensors(): {error}"
         ) from None
+    for layer in model.layers:
+        if isinstance(layer, spec.Scale) and layer.unsaved:
+            module.get_submodule(layer.name).leave_out_of_state()  # type: ignore[operator]  # of Scaling
     module.tie()
     return module
 

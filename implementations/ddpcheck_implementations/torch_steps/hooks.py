@@ -23,8 +23,8 @@ class HookDDP(nn.Module):
     def __init__(self, module: nn.Module, bucket_bytes: int = 1 << 20) -> None:
         super().__init__()
         self.module = module
-        for tensor in module.state_dict().values():
-            communication.broadcast(tensor)
+        for tensor in (*module.parameters(), *module.buffers()):
+            communication.broadcast(tensor.detach())
         self._learned = [parameter for parameter in reversed(list(module.parameters())) if parameter.requires_grad]
         self._buckets = list(_buckets(self._learned, bucket_bytes))
         self._bucket_of: dict[Tensor, int] = {

@@ -14,8 +14,8 @@ class NaiveDDP(nn.Module):
     def __init__(self, module: nn.Module) -> None:
         super().__init__()
         self.module = module
-        for tensor in module.state_dict().values():
-            communication.broadcast(tensor)
+        for tensor in (*module.parameters(), *module.buffers()):
+            communication.broadcast(tensor.detach())
 
     def forward(self, *args: object) -> Tensor:
         outputs: Tensor = self.module(*args)

@@ -76,9 +76,11 @@ def check_construction_broadcasts_frozen_parameters(session: Session) -> None:
     level=Level.BASIC,
 )
 def check_construction_broadcasts_buffers(session: Session) -> None:
-    """A new replica holds rank 0's buffers, bit for bit, on every rank."""
+    """A new replica holds rank 0's buffers, bit for bit, on every rank, including those that the state dict leaves out."""
     layers = Linear("fc1", 3, 4), Scale("buffer", 4, buffer=True), Linear("fc2", 4, 2), Scale("scalar", 0, buffer=True)
     jobs = [explicit_examples.construction(session.world_size, *layers, exact=exact) for exact in (True, False)]
+    unsaved = Scale("unsaved", 2, buffer=True, unsaved=True)
+    jobs.append(explicit_examples.construction(session.world_size, *layers, unsaved, exact=False))
     for_each(session, fitting(session, jobs), _from_rank_0("buffers"))
 
 
@@ -156,10 +158,11 @@ def _from_rank_0(what: Literal["parameters", "buffers"]) -> Judge:
         assertions.completed(trace)
         assert job.model is not None
         initial = [job.initial(rank) for rank in range(job.world_size)]
+        unsaved = {f"{layer.name}.scale" for layer in job.model.layers if isinstance(layer, Scale) and layer.unsaved}
         for name in (tensor.name for tensor in job.model.tensors() if (tensor.role == "buffer") == (what == "buffers")):
             of_ranks = [values[name] for values in initial]
             for rank, seen in enumerate(trace.values(0, what)):
-                known = tuple(other_initial_values(of_ranks, rank))
+                known = tuple(other_initial_values(of_ranks, rank, unsaved=name in unsaved))
                 text = f"{what.removesuffix('s')} {name} of a new replica"
                 assertions.same_array(
                     seen[name], initial[0][name], text, rank, Evidence(job.world_size, alternatives=known)

@@ -17,9 +17,12 @@ from ..arrays.evidence import WhatIf
 from ..losses import REPORTED_ONLY
 
 
-def other_initial_values(of_ranks: Sequence[Array], rank: int) -> WhatIf:
-    """Values of a new replica that are not rank 0's. of_ranks: those that each rank's model began with."""
-    yield causes.OWN_INITIAL_VALUE(rank=rank), of_ranks[rank]
+def other_initial_values(of_ranks: Sequence[Array], rank: int, *, unsaved: bool = False) -> WhatIf:
+    """Values of a new replica that are not rank 0's. of_ranks: those that each rank's model began with. unsaved: the state
+    dict leaves the tensor out, and the others are right.
+    """
+    own = causes.UNSAVED_BUFFER_NOT_SENT if unsaved else causes.OWN_INITIAL_VALUE
+    yield own(rank=rank), of_ranks[rank]
     for other in range(1, len(of_ranks)):
         if other != rank:
             yield causes.INITIAL_VALUE_OF_OTHER(rank=rank, other=other), of_ranks[other]

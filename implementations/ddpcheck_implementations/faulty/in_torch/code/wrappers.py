@@ -79,6 +79,18 @@ class ReducesWhatArrives(Hooked):
         return mean
 
 
+class BroadcastsTheStateDict(NaiveDDP):
+    """Construction sends what the state dict holds; a buffer with persistent=False keeps each rank's own value."""
+
+    def __init__(self, module: nn.Module) -> None:
+        held = {name: buffer.clone() for name, buffer in module.named_buffers()}
+        super().__init__(module)
+        saved = module.state_dict()
+        for name, buffer in module.named_buffers():
+            if name not in saved:
+                buffer.copy_(held[name])
+
+
 class HooksReplacedOnes(Hooked):
     """Biases are replaced after hooks are attached to them."""
 
