@@ -124,6 +124,7 @@ REDUCED_ONLY_IF_ALL_USE = Kind(
 RANKS_MISSING = Kind(
     "ranks-missing",
     "{ranks:The part of rank # is missing, as if it were|The parts of ranks # are missing, as if they were} zero.",
+    look="the sum over ranks, and handles of asynchronous reductions: each must be waited for",
     ranks=tuple[int, ...],
 )
 MEAN_OF_SOME_RANKS = Kind(

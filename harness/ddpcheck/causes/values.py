@@ -107,6 +107,13 @@ DIVIDED_WHILE_SENT = Kind(
     weights=tuple[float, ...],
     expected=tuple[float, ...],
 )
+PART_DIVIDED_AGAIN = Kind(
+    "part-divided-again",
+    "Part of the value is divided by the world size, {world_size}, once too often.",
+    because="It is divided in place before its reduction has ended, or is in two buffers that are both divided.",
+    look=EVERY_HANDLE,
+    world_size=int,
+)
 PARTS_OF_RANKS_MISSING = Kind(
     "parts-of-ranks-missing",
     "Elements lack the parts of some ranks, different ranks in different places.",

@@ -186,6 +186,7 @@ IMPLIES: dict[str, frozenset[str]] = {
     ),
     # a part may be all of a small array
     values.PART_NOT_REDUCED.id: _ids(values.NOT_REDUCED, gradients.PART_OF_LARGE_TENSOR_LOCAL),
+    values.PART_DIVIDED_AGAIN.id: _ids(values.DIVIDED_TOO_OFTEN, gradients.RANKS_MISSING),
     values.TAIL_WRONG.id: _ids(values.PART_NOT_REDUCED, gradients.ADDED_TO_OWN),  # told from a few of its elements
     values.ZERO.id: _ids(gradients.PART_OF_LARGE_TENSOR_ZERO),
     values.NONFINITE.id: _ids(replicas.NONFINITE_HIDDEN_FROM_RANKS),
@@ -200,7 +201,9 @@ IMPLIES: dict[str, frozenset[str]] = {
     operations.UNUSED_LEFT_OUT.id: _ids(gradients.RANK_SENDS_OTHER_PARAMETER),
     # all ranks then make one update, which may be that of the largest gradient
     gradients.OTHER_RANKS_VALUE.id: _ids(*_PART_OF_SOME, updates.UPDATED_BY_LARGEST),
-    gradients.ONE_RANKS_PART_ONLY.id: _ids(*_PART_OF_SOME, values.PARTS_OF_RANKS_MISSING, traffic.SENT_AFTER_BACKWARD),
+    gradients.ONE_RANKS_PART_ONLY.id: _ids(
+        *_PART_OF_SOME, values.PART_DIVIDED_AGAIN, values.PARTS_OF_RANKS_MISSING, traffic.SENT_AFTER_BACKWARD
+    ),
     values.PARTS_OF_RANKS_MISSING.id: _ids(traffic.SENT_AFTER_BACKWARD),
     gradients.MEAN_OF_SOME_RANKS.id: _ids(*_PART_OF_SOME),
     gradients.UNPACKED_IN_OTHER_ORDER.id: _ids(*_PLACES),

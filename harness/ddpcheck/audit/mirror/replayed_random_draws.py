@@ -35,7 +35,7 @@ def replayed(run: Run, key: str, drawn: torch.Tensor, *, integer: bool, name: st
             why = f"the ranks drew different values of shape {wanted}; one process draws them once"
         run.note("misfit", what="draw", step=run.step, key=key, why=why, line=run.line())
         return None
-    if made.shape != drawn.shape:
+    if made.shape != drawn.shape or (made is there[0] and _for_all_samples(run, made)):
         run.note("draw_of_all", line=run.line())
     return made.to(drawn.device, drawn.dtype)
 
@@ -61,6 +61,11 @@ def _together(
         run.samples = run.samples or tuple(len(each) for each in there)
         return _joined(run, there, 0)
     return None
+
+
+def _for_all_samples(run: Run, drawn: torch.Tensor) -> bool:
+    """Whether a rank draws as many numbers as there are samples on all ranks, as one process does."""
+    return len(run.samples) > 1 and drawn.dim() > 0 and len(drawn) == sum(run.samples)
 
 
 def _of_all_ranks(shape: tuple[int, ...], ranks: int) -> tuple[int, ...]:

@@ -21,6 +21,8 @@ _MOST = 4000
 _ELEMENTS = 1 << 18
 _ROWS = 512
 _DIMENSIONS = 2
+_UNWRITTEN = ("empty", "new_empty")
+"""Operations whose results have arbitrary values, as dropout makes one for its mask."""
 
 
 class OperationValues:
@@ -46,7 +48,7 @@ class OperationValues:
         for each in given:
             self._places.add(each, len(self._results))
             self._results.append((line, name, taken, tuple(each.shape)))
-            self._sums.append([] if operation.is_view else _sums(each))
+            self._sums.append([] if operation.is_view or name.startswith(_UNWRITTEN) else _sums(each))
 
     def close(self, loss: torch.Tensor) -> None:
         """Keep what was seen before a backward of this loss."""

@@ -11,7 +11,10 @@ from ...causes.cause import Given, as_causes
 from ...seeded_values import Array
 from .evidence import WrongArray, close
 from .few_bits import SUMS, all_fit
+from .wrong_elements import elements
 
+_DIFFERENT = 4
+"""This many different elements do not have one factor by chance."""
 _NEARLY_ONE = 2.0**-7
 _ROUNDED = 2.0**-21
 """A factor this close to 1 is a reciprocal in float32, rounded a few times: a wrong divisor is further away."""
@@ -27,6 +30,15 @@ def world_size(of: WrongArray) -> Iterator[Given]:
         (1.0 / size, (values.DIVIDED_TOO_OFTEN(world_size=size), *as_causes(of.evidence.less))),
     ]
     yield from _matching(of, known if size > 1 else [])
+
+
+def world_size_in_part(of: WrongArray) -> Iterator[Cause]:
+    """Divided once too often in the wrong elements: enough of them, and not all equal."""
+    size, got, expected = of.evidence.world_size, of.got[of.wrong], of.expected[of.wrong]
+    if size < 2 or got.dtype.kind not in "fi" or len(np.unique(np.abs(expected))) < _DIFFERENT:
+        return
+    if close(got, expected, 1.0 / size).all():
+        yield values.PART_DIVIDED_AGAIN(world_size=size).among(elements(of.wrong))
 
 
 def rare_factors(of: WrongArray) -> Iterator[Given]:

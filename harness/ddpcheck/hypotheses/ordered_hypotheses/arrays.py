@@ -51,6 +51,7 @@ OF_WRONG_ELEMENTS: Questions = (
     factors.rare_factors,
     factors.any_factor,
     alternatives.wrong_elements,
+    factors.world_size_in_part,
     alternatives.within_rounding,
     lost_precision.narrowed,
     patterns.permuted,
