@@ -104,12 +104,14 @@ def test_samplers_with_different_seeds() -> None:
 def test_data_sets_in_another_order_on_each_rank() -> None:
     """Ranks whose indices are disjoint read 24 equal samples, behind data sets of the same or of different contents."""
 
-    def judged(*contents: str, shuffle: bool = True, again: int = 24) -> str:
+    def judged(*contents: str, shuffle: bool = True, again: int = 24, alike: bool = False) -> str:
         ranks = []
         for rank, content in enumerate(contents):
             sampler = {"num_replicas": 2, "rank": rank, "epoch": 0, "shuffle": shuffle, "seed": 0, "line": ""}
             begin: Event = {"kind": "epoch", "key": "a", "passed": 0, "distributed": sampler}
             rows = [f"row {n}" for n in range(rank * (32 - again), rank * (32 - again) + 32)]
+            if alike:
+                rows = [f"row {n}" if n < again else f"row {n} of rank {rank}" for n in range(32)]
             loader, *rest = reads(rows, list(range(rank, 64, 2)), iterable=False)
             ranks.append([begin, {**loader, "content": content}, *rest])
         verdict = shards.ranks_read_different_shards(evidence(*ranks))
@@ -122,6 +124,7 @@ def test_data_sets_in_another_order_on_each_rank() -> None:
     assert judged("", "", shuffle=False) == "held", "a data set that has samples twice"
     assert judged("ab", "ab") == "held", "a data set that has samples twice"
     assert judged("ab", "ba", again=3) == "held", "by chance"
+    assert judged("", "", alike=True) == "held", "samples at the same places are alike by random draws"
 
 
 def test_samples_that_the_data_set_and_its_loader_split() -> None:

@@ -29,7 +29,7 @@ def judged(**changes: tuple[Status, str, str]) -> list[Verdict]:
 
 SOME = judged(
     ranks_form_one_world=("failed", "", ""),
-    every_sample_is_used=("skipped", "no pass ended", ""),
+    every_sample_is_used=("skipped", "no pass over a data set with indices ended", ""),
     buffers_are_equal=("unknown", "Traceback", ""),
     batch_norm_is_converted=("passed", "", "2 batch norms normalise one rank's samples"),
 )
@@ -46,7 +46,7 @@ def test_laws_that_held_are_counted_and_the_others_are_named() -> None:
     assert counted == f"✓ held       {len(LAWS) - 4} laws; ddpcheck audit -v names them"
     assert broken == "✗ broken     The processes form one world."
     assert skipped.startswith("- not judged Each sample is used.")
-    assert skipped.endswith("  no pass ended")
+    assert skipped.endswith("  no pass over a data set with indices ended")
     assert crashed == "? crashed    Buffers that the forward pass uses are equal."
 
 

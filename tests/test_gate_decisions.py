@@ -103,7 +103,7 @@ def test_verdict_first_and_short() -> None:
     [
         (recorded(1.0), r"not told apart \(-\d\.\d % to \+\d\.\d %\)"),
         (recorded(1.3, 1.3, 1.0), r"\+(29|30|31)\.\d % \(\+\d+\.\d % to \+\d+\.\d %\)"),
-        (recorded(1.0, measured=3), r"not told apart: 3 launches are too few"),
+        (recorded(1.0, measured=3), r"no interval yet: 3 launches are too few for 99 %"),
     ],
     ids=["equal", "slower", "too-few"],
 )
@@ -135,7 +135,7 @@ def test_every_look_is_reported_and_every_launch_kept() -> None:
     _launch_until(record, "measurement", Clockwork(), [one], (7, 12), lambda _: False, heard)
     assert launches == [*range(1, 13)]
     assert looked == [
-        "measurement, after 7 launches: all_reduce:1MiB not told apart: 7 launches are too few",
+        "measurement, after 7 launches: all_reduce:1MiB no interval yet: 7 launches are too few for 99 %",
         "measurement, after 12 launches: all_reduce:1MiB not told apart (+0.0 % to +0.0 %)",
     ]
 

@@ -210,7 +210,7 @@ def _details(title: str, text: str) -> str:
 def change(seen: Look) -> str:
     """A change with its 99 % interval; "not told apart" if the interval contains zero."""
     if not (math.isfinite(seen.low) and math.isfinite(seen.high)):
-        return f"not told apart: {seen.launches} launches are too few"
+        return f"no interval yet: {seen.launches} launches are too few for 99 %"
     said = share(seen.estimate) if seen.told_apart else "not told apart"
     return f"{said} ({share(seen.low)} to {share(seen.high)})"
 

@@ -202,7 +202,7 @@ FEWER_BITS = Kind(
     "fewer-bits",
     "Values are computed or sent with fewer bits than {given}, as in {dtype}.",
     because="The relative error is {error:.1e}.",
-    look="casts to {dtype}, such as .half(), .bfloat16() or a communication hook",
+    look="casts to {dtype} on the way into messages, of construction and of reductions, and in communication hooks",
     dtype=str,
     given=str,
     error=float,

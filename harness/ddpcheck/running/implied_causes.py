@@ -317,7 +317,8 @@ IMPLIES: dict[str, frozenset[str]] = {
     values.SENT_AS.id: _ids(*_NARROW),
     values.WHOLE_NUMBERS.id: _ids(values.FIXED_POINT, values.ZERO, *_NARROW),
     values.FIXED_POINT.id: _ids(values.ROUNDED_AS, *_NARROW),
-    values.FEWER_BITS.id: _ids(values.LAST_BITS_WRONG, values.FLUSHED_TO_ZERO),
+    values.FEWER_BITS.id: _ids(values.LAST_BITS_WRONG, values.FLUSHED_TO_ZERO, values.INTEGERS_AS_FLOAT),
+    values.INTEGERS_AS_FLOAT.id: _ids(updates.STATISTICS_STILL),  # a large count does not grow by one
     rendezvous.RANK_BY_ARRIVAL.id: _ids(
         collectives.ROWS_IN_WRONG_ORDER,
         collectives.ROW_OF_OTHER_RANK,

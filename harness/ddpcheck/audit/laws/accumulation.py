@@ -81,7 +81,7 @@ def windows_divide_by_their_size(evidence: Evidence) -> LawVerdict:
                     causes.LAST_WINDOW_FULL_COUNT(count=own, full=count, line=line),
                 )
         return held(observation=_alike_of_different_sizes(evidence, every))
-    return held(observation="the loss is not scaled by 1/k; only the sum over the window was compared")
+    return held(observation="the loss's last factor is another one than 1/k; only the sum over the window was compared")
 
 
 def _alike_of_different_sizes(evidence: Evidence, every: list[list[Event]]) -> str:

@@ -61,7 +61,7 @@ def every_sample_is_used(evidence: Evidence) -> LawVerdict:
     return (
         held(f"{counted(judged, 'whole pass', 'whole passes')} looked at", observation=chosen)
         if judged
-        else not_judged("no pass ended")
+        else not_judged("no pass over a data set with indices ended")
     )
 
 

@@ -15,7 +15,7 @@ from .constants import carried_value_of_each_rank, constant_of_each_rank
 from .gathered_targets import own_features_misplaced, targets_not_shifted
 from .law import LawVerdict, broken, held, not_judged
 from .loss_terms import first_apart, term_apart
-from .losses import CLOSE, lost_in_the_loss, near
+from .losses import CLOSE, divided_by_own_number, lost_in_the_loss, near
 from .replicas import untrained_model_apart
 from .statistics import statistic_of_parts
 
@@ -161,8 +161,8 @@ def _changed_by_a_hook(evidence: Evidence, step: int) -> Cause | None:
 
 
 def _normalised_per_rank(evidence: Evidence, step: StepSeen, got: str, line: str) -> Cause:
-    by_weights = divided_by_own_weights(evidence, step)
-    return by_weights or causes.LOSS_NORMALISED_PER_RANK(wanted=_shown(step.w[0]), got=got, line=line)
+    known = divided_by_own_weights(evidence, step) or divided_by_own_number(evidence, step, line)
+    return known or causes.LOSS_NORMALISED_PER_RANK(wanted=_shown(step.w[0]), got=got, line=line)
 
 
 def _no_combination(evidence: Evidence, step: StepSeen, wrong: str) -> Cause:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from ...causes import Cause
 from ...causes.audit import gradients as causes
 from ..event_journal import Event
-from ..evidence import Evidence, RunSeen
+from ..evidence import Evidence, RunSeen, StepSeen
 
 CLOSE = 1e-3
 """Losses and factors within this part of one another are equal. Those of a sum over samples differ by the world size."""
@@ -50,6 +50,22 @@ def _reduced_loss(evidence: Evidence, step: int) -> Event | None:
         if all(loss is not None and near(loss, mean) for loss in losses):
             return together[0]
     return None
+
+
+def divided_by_own_number(evidence: Evidence, step: StepSeen, line: str) -> Cause | None:
+    """The cause, if each rank divides its loss by a number of its own, between which one process's is. A sum of counts is not."""
+    one = evidence.mirrors.get("one")
+    if one is None:
+        return None
+    firsts = [_backwards(evidence.real, rank, step.step)[:1] for rank in range(evidence.ranks)]
+    scales = [event["scale"] for first in (*firsts, _backwards(one, 0, step.step)[:1]) for event in first]
+    if len(scales) <= evidence.ranks or not all(scales):
+        return None
+    *own, whole = (1 / scale for scale in scales)
+    if near(min(own), max(own)) or not min(own) <= whole <= max(own):
+        return None
+    shown = ", ".join(f"{each:.4g}" for each in own)
+    return causes.LOSS_DIVIDED_BY_OWN_NUMBER(own=shown, whole=whole, line=step.value_apart or line)
 
 
 def _backwards(run: RunSeen, rank: int, step: int) -> list[Event]:

@@ -50,7 +50,7 @@ def _equal(evidence: Evidence) -> LawVerdict:
 
 def _held(compared: dict[tuple[str, str], list[bool]]) -> LawVerdict:
     if not compared:
-        return not_judged("no random numbers were drawn after the first batch")
+        return not_judged("torch drew no random numbers in training, or none with as many on all ranks")
     return held(f"{sum(map(len, compared.values()))} draws compared")
 
 
@@ -58,8 +58,10 @@ def _compared(evidence: Evidence, least: int, *, for_samples: bool = False) -> d
     """For each line and operation and each draw of at least `least` elements: whether all ranks drew the same.
 
     Draws of different shapes, as for a shorter last batch, are left out, since they cannot be compared. for_samples: draws
-    between the last backward and the step are left out, too, as noise that is added to gradients is common to all samples.
+    between the last backward and the step are left out, too, as noise that is added to gradients is common to all samples; and
+    those of data sets are compared, too, such as an augmentation's.
     """
+    kinds = ("draw", "loading_draw") if for_samples else ("draw",)
     backwards = {event["step"]: event["backwards"] for event in evidence.real.of(0, "step")} if for_samples else {}
     drawn = [
         {
@@ -69,7 +71,7 @@ def _compared(evidence: Evidence, least: int, *, for_samples: bool = False) -> d
             and _size(e["shape"]) >= least
             and not 0 < e.get("backwards", 0) == backwards.get(e["step"], -1)
         }
-        for events in evidence.each_rank("draw")
+        for events in evidence.each_rank(*kinds)
     ]
     found: dict[tuple[str, str], list[bool]] = defaultdict(list)
     for key, event in drawn[0].items():

@@ -107,18 +107,33 @@ def replicas_stay_equal(evidence: Evidence) -> LawVerdict:
         step = together[0]["step"]
         if names:
             last = f"; in step {max(seen)} they are equal" if seen else ""
-            return broken(
+            headline = (
                 f"{counted(len(names), 'parameter differs', 'parameters differ')} in step {step}, "
-                f"first {evidence.name(names[0])}{last}",
+                f"first {evidence.name(names[0])}{last}"
+            )
+            apart = _changed_apart(evidence, names, step)
+            if apart and seen and _equal_again(evidence, names, step):
+                cause = causes.SWAPPED_WEIGHTS_DIFFER(step=max(seen), parameter=evidence.name(names[0]))
+                return broken(f"{headline}, and again in the next one", cause)
+            return broken(
+                headline,
                 *restored_on_some_ranks(evidence, step),
                 *optimizer_states_apart(evidence, max(seen, default=0), step),
                 *_not_sent(evidence, names[0], step),
-                *_changed_apart(evidence, names, step),
+                *apart,
                 causes.REPLICAS_DRIFT(step=step, parameter=evidence.name(names[0])),
             )
         if any(name[0].isdigit() for name in together[0]["digests"]):
             seen.add(step)
     return held(f"equal in all bits in {counted(len(seen), 'step')}, last in step {max(seen, default=0)}")
+
+
+def _equal_again(evidence: Evidence, names: list[str], step: int) -> bool:
+    """Whether a later state has equal values of all these parameters, though no rank sent them."""
+    if any(event["step"] >= step and event["op"] == "broadcast" for event in evidence.real.of(0, "collective")):
+        return False
+    later = next((each for each in states(evidence) if each[0]["step"] > step), None)
+    return later is not None and not set(names) & set(different(later, "p"))
 
 
 def _not_sent(evidence: Evidence, key: str, step: int) -> tuple[Cause, ...]:

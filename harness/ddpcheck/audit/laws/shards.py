@@ -141,7 +141,7 @@ def _overlap_of_contents(evidence: Evidence, key: str, passed: int, ranks: list[
     ordered = not all(state and state["shuffle"] for state in sampler_states(evidence, key))
     if len(contents) == 1 and (ordered or contents != {""}):  # a data set that has samples twice
         return None
-    if (overlap := _common_rows(ranks)) is None:
+    if (overlap := _common_rows(ranks)) is None or _side_by_side(ranks) > overlap[0] / 2:
         return None
     count, size = overlap
     return broken(
@@ -189,6 +189,12 @@ def _common_rows(ranks: list[list[Event]]) -> tuple[int, int] | None:
     if len(common) < _COMMON or len(common) <= _COMMON_PART * min(map(len, unique)):
         return None
     return len(common), len(set.union(*unique))
+
+
+def _side_by_side(ranks: list[list[Event]]) -> int:
+    """The number of samples that ranks get at the same place: not by a common data set, but by common random draws."""
+    rows = [[row for event in events for row in event["rows"]] for events in ranks]
+    return sum(len(set(together)) < len(together) for together in zip(*rows, strict=False))
 
 
 def _same_samples(evidence: Evidence, key: str, ranks: list[list[Event]]) -> bool:

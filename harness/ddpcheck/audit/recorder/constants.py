@@ -15,7 +15,17 @@ from .tensor_numbers import TensorNumbers
 from .tensors import digest
 
 OPERATIONS = frozenset(
-    {"index", "index_select", "gather", "add", "sub", "mul", "div", "nll_loss_forward", "binary_cross_entropy_with_logits"}
+    {
+        "index",
+        "index_select",
+        "gather",
+        "add",
+        "sub",
+        "mul",
+        "div",
+        "nll_loss_forward",
+        "binary_cross_entropy_with_logits",
+    }
 )
 _MOST = 4096
 

@@ -2,8 +2,8 @@
 together.
 
 All operations that torch marks as drawing from a generator are seen. Draws during the loading of a batch belong to the
-batch. Before the first batch only integers are recorded, because they may choose samples; parameters are copied from
-the real run.
+batch, which the mirror gets whole; they are noted only. Before the first batch only integers are recorded, because they may
+choose samples; parameters are copied from the real run.
 """
 
 from __future__ import annotations
@@ -71,6 +71,17 @@ class Draws:
                 "draw" if run.full else "later_draw",
                 op=operation, key=key, step=run.step, digest=digest(value), shape=list(value.shape), line=line,
                 integer=not value.is_floating_point(), training=run.trains, backwards=run.backwards,
+            )  # fmt: skip
+
+    def add_of_loading(self, operation: str, line: str, value: torch.Tensor) -> None:
+        run = self.run
+        if run.full and not run.mirrors and value.is_floating_point():
+            name = f"{operation} {line} loading"
+            count = self._counts[name] = self._counts.get(name, 0) + 1
+            run.note(
+                "loading_draw",
+                op=operation, key=f"{name} {count}", step=run.step, digest=digest(value), shape=list(value.shape), line=line,
+                training=run.trains,
             )  # fmt: skip
 
     def close_step(self) -> None:
@@ -177,12 +188,15 @@ class _Watching(_Mode):  # type: ignore[misc]
                 class_weights.note(run, args, result)
                 gathered_targets.note(run, args)
             return result
-        if run.loading or (args and isinstance(args[0], torch.nn.Parameter)) or _drops_nothing(func, args, kwargs):
-            return result  # a part of the batch, an initial value of a parameter, or not random
+        if (args and isinstance(args[0], torch.nn.Parameter)) or _drops_nothing(func, args, kwargs):
+            return result  # an initial value of a parameter, or not random
         name = func.overloadpacket.__name__
         several = isinstance(result, (tuple, list))
         drawn = result[1] if several and name == "native_dropout" else result[0] if several else result
         if not isinstance(drawn, torch.Tensor) or drawn.numel() == 0:
+            return result
+        if run.loading:
+            draws.add_of_loading(name, run.line(), drawn)
             return result
         if not run.started and (drawn.is_floating_point() or not drawn.dim()):
             return result

@@ -209,6 +209,15 @@ LOSS_NORMALISED_PER_RANK = Kind(
     got=str,
     line=str,
 )
+LOSS_DIVIDED_BY_OWN_NUMBER = Kind(
+    "loss-divided-by-own-number",
+    "The loss is divided by another number on each rank: {own}.",
+    because="One process divides it by {whole:.4g}, which is no sum over the ranks: a running mean of the loss, for example.",
+    look="{line}: reduce the number over ranks before its use",
+    own=str,
+    whole=float,
+    line=str,
+)
 CLASS_WEIGHTS_PER_RANK = Kind(
     "class-weights-normalised-per-rank",
     "The loss is divided by the class weights of each rank's own targets, and their sums differ.",

@@ -47,13 +47,23 @@ PARAMETER_NOT_SENT = Kind(
 )
 PARAMETERS_CHANGED_APART = Kind(
     "parameters-changed-apart",
-    "{ranks:Rank # changes|Ranks # change} {parameter} outside the optimizer, and not as other ranks do.",
+    "{ranks:Rank # changes|Ranks # change} {parameter} outside the optimizer, so that it differs between ranks.",
     because="After the step at {line} it is equal on all ranks, and before the next forward it is not.",
     look="the lines after {line} that write to parameters, such as a clamp or a normalisation: every rank must do the same",
     certainty="certain",
     ranks=tuple[int, ...],
     parameter=str,
     line=str,
+)
+SWAPPED_WEIGHTS_DIFFER = Kind(
+    "swapped-in-weights-differ",
+    "Weights that are put into the model after step {step} differ between ranks, first {parameter}.",
+    because="The weights that come back afterwards are equal, so training goes on: an evaluation on each rank has other weights.",
+    look="where these weights are made and updated, such as a moving average: from equal parameters, after the wrapper has sent "
+    "rank 0's",
+    certainty="certain",
+    step=int,
+    parameter=str,
 )
 MODES_DIFFER = Kind(
     "training-modes-differ",

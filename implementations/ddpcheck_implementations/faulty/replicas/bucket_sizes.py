@@ -34,6 +34,17 @@ class LastChunkSummed(PlainReplica):
         return mean.reshape(gradient.shape)
 
 
+@fault("last-chunk-divided-again", MEAN, cause="part-divided-again")
+class LastChunkDividedAgain(PlainReplica):
+    """The last chunk of 8,192 elements is in two buffers, and divided with each of them."""
+
+    def reduce(self, name: str, gradient: Array) -> Array:
+        mean = super().reduce(name, gradient).reshape(-1)
+        if mean.size > 8192:
+            mean[-8192:] /= self.world
+        return mean.reshape(gradient.shape)
+
+
 @fault("broadcast-in-whole-chunks", LARGE, cause="wrong-forward-values")
 class BroadcastInChunks(PlainReplica):
     """Construction broadcasts whole chunks of 1,024 elements of a large parameter; the rest stays each rank's own."""
