@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from audit_evidence import LOADED, OFF, WRAPPED, Event, backward, cause, compared, evidence, state, step
+from audit_evidence import LOADED, OFF, WRAPPED, Event, backward, call, cause, compared, evidence, state, step
 
 from ddpcheck.audit.conditions import Block, Condition, Source
 from ddpcheck.audit.evidence import Evidence
@@ -242,6 +242,27 @@ def test_parameters_that_one_rank_changes_after_the_step() -> None:
 
     assert judged("q", "q") == ["parameters-changed-apart", "replicas-drift"]
     assert judged("q", "r") == judged("", "") == ["replicas-drift"]
+
+
+def test_weights_that_are_swapped_in_for_a_while() -> None:
+    """Each rank puts in weights of its own after a step, and those of before back, unless a broadcast made them equal."""
+
+    def judged(*more: Event, back: str = "q") -> str:
+        ranks: list[list[Event]] = [
+            [
+                state(0, **{"0.0": "p"}),
+                step(after=["q"]),
+                state(1, **{"0.0": f"average of rank {rank}"}),
+                *more,
+                state(2, **{"0.0": back + str(rank) * (back != "q")}),
+            ]
+            for rank in range(2)
+        ]
+        return cause(replicas.replicas_stay_equal(evidence(*ranks)))
+
+    assert judged() == "swapped-in-weights-differ"
+    assert judged(back="r") == "parameters-changed-apart"
+    assert judged(call("broadcast", "train.py:9", step=1)) == "parameters-changed-apart"
 
 
 def test_a_buffer_of_a_loss_is_in_no_wrapper() -> None:

@@ -347,6 +347,15 @@ def test_noise_that_is_added_to_gradients_is_common(backwards: int, found: str) 
     assert judged.status == found
 
 
+def test_draws_of_a_data_set_are_compared_too() -> None:
+    of_loading = [{**draw(digest, [8, 4]), "kind": "loading_draw"} for digest in "aab"]
+    judge = randomness.random_streams_are_as_asked
+    assert cause(judge(evidence(of_loading[:1], of_loading[1:2]))) == "same-random-draws-on-every-rank"
+    assert judge(evidence(of_loading[:1], of_loading[2:])).status == "held"
+    asked = replace(evidence(of_loading[:1], of_loading[2:]), random_streams="equal")
+    assert judge(asked).status == "not judged", "each rank has other samples"
+
+
 def test_a_draw_for_all_ranks_is_common() -> None:
     """One process makes a shorter one: each rank takes its part."""
     ranks = [draw("a", [32])], [draw("a", [32])]
