@@ -13,6 +13,7 @@ from ddpcheck.audit.laws import (
     gradients,
 )
 from ddpcheck.audit.laws.law import LawVerdict
+from ddpcheck.audit.verdicts import verdicts_of
 
 
 @pytest.mark.parametrize(
@@ -32,6 +33,9 @@ def test_ranks_that_step_after_different_backward_passes() -> None:
     """As by `if loss < limit: optimizer.step()`. Gradients of different batches are compared then."""
     ranks = [[WRAPPED, *[backward(n) for n in range(count)], step(grads=[f"{count}"])] for count in (3, 2)]
     assert cause(gradients.gradients_are_synchronised(evidence(*ranks))) == "ranks-step-apart"
+    failed = [verdict.check for verdict in verdicts_of(evidence(*ranks)) if verdict.status == "failed"]
+    assert failed[0] == "ranks_step_together"
+    assert "gradients_are_synchronised" not in failed, "they follow from it"
     equal = [[WRAPPED, *[backward(n) for n in range(count)], step(grads=["a"])] for count in (3, 2)]
     assert gradients.gradients_are_synchronised(evidence(*equal)).status == "held"
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import traceback
 
-from ..causes.audit.gradients import GRADIENTS_ALL_ZERO, GRADIENTS_LOST
+from ..causes.audit.gradients import CLIP_EVERY_MICRO_BATCH, GRADIENTS_ALL_ZERO, GRADIENTS_LOST
 from ..causes.audit.replicas import REPLICAS_DRIFT
+from ..causes.audit.steps import RANKS_STEP_APART, SCHEDULE_STEPS_DIFFER
 from ..counted_nouns import counted
 from ..verdict import Diagnosis, Status, Verdict
 from .could_not_run import could_not_run
@@ -16,7 +17,17 @@ from .laws.law import not_judged
 NOTHING_JUDGED = 2
 """The exit status of an audit that saw no optimizer step on all ranks."""
 
-_FOLLOWING = {REPLICAS_DRIFT.id, GRADIENTS_ALL_ZERO.id, GRADIENTS_LOST.id}
+_FOLLOWING = {
+    kind.id
+    for kind in (
+        REPLICAS_DRIFT,
+        GRADIENTS_ALL_ZERO,
+        GRADIENTS_LOST,
+        RANKS_STEP_APART,
+        SCHEDULE_STEPS_DIFFER,
+        CLIP_EVERY_MICRO_BATCH,
+    )
+}
 """Causes that are no finding of their own after a law that they follow."""
 _OF_ONE_PROCESS = {law.name for law in LAWS if law.of_one_process}
 

@@ -91,10 +91,17 @@ LAWS: tuple[Law, ...] = (
     ),
     Law("buffers_are_equal", "replicas", "Buffers that the forward pass uses are equal.", replicas.buffers_are_equal),
     Law(
+        "ranks_step_together",
+        "steps",
+        "All ranks step after the same backward passes.",
+        gradients.ranks_step_together,
+    ),
+    Law(
         "hyperparameters_are_equal",
         "steps",
         "All ranks use the same hyperparameters.",
         steps.hyperparameters_are_equal,
+        follows=("ranks_step_together",),
     ),
     Law("ranks_skip_the_same_steps", "steps", "All ranks skip the same steps.", steps.ranks_skip_the_same_steps),
     Law(
@@ -108,12 +115,14 @@ LAWS: tuple[Law, ...] = (
         "gradients",
         "Clipping follows the reduction, once a step.",
         gradients.clipping_comes_last,
+        follows=("ranks_step_together",),
     ),
     Law(
         "gradients_are_synchronised",
         "gradients",
         "The gradient of each trained parameter is synchronised.",
         gradients.gradients_are_synchronised,
+        follows=("ranks_step_together",),
     ),
     Law(
         "terms_are_divided_by_all_samples",
@@ -164,7 +173,12 @@ LAWS: tuple[Law, ...] = (
         "replicas",
         "Parameters stay equal in all bits.",
         replicas.replicas_stay_equal,
-        follows=("hyperparameters_are_equal", "ranks_skip_the_same_steps", "gradients_are_synchronised"),
+        follows=(
+            "ranks_step_together",
+            "hyperparameters_are_equal",
+            "ranks_skip_the_same_steps",
+            "gradients_are_synchronised",
+        ),
     ),
     Law(
         "batch_norm_is_converted",

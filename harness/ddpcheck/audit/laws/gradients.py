@@ -108,6 +108,14 @@ def gradients_are_synchronised(evidence: Evidence) -> LawVerdict:
     return held("" if averaged else f"equal in all bits in {counted(seen, 'step')}", observation=averaged)
 
 
+def ranks_step_together(evidence: Evidence) -> LawVerdict:
+    """Gradients that differ since the ranks step after different backward passes. Schedules and clipping then differ, too."""
+    judged = gradients_are_synchronised(evidence)
+    if judged.status == "broken" and RANKS_STEP_APART.explains(judged.causes):
+        return judged
+    return held() if judged.status != "not judged" else judged
+
+
 def _last_step_with_backward(evidence: Evidence, step: int) -> int:
     """This step, or the one before it whose backward gave this optimizer its gradients, as where two optimizers step."""
     return max((e["step"] for e in evidence.real.of(0, "backward") if e["step"] <= step), default=step)

@@ -286,8 +286,8 @@ TERM_DIVIDED_TWICE = Kind(
 NUMBER_DIFFERS = Kind(
     "number-of-each-rank",
     "The loss uses a number at {line} that differs between ranks: {own}; one process uses {whole}.",
-    because="Each rank computes the number from its own samples.",
-    look="where the number is computed: reduce over ranks what it is computed from",
+    because="Each rank computes it from its own samples, or chooses it by its rank; torch may compute with it before its use.",
+    look="where the number comes from: choose it alike on all ranks, or reduce over them what it is computed from",
     line=str,
     own=str,
     whole=str,
