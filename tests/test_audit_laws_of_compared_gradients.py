@@ -129,19 +129,23 @@ def test_a_loss_that_is_divided_twice_has_the_factor_of_identical_ranks() -> Non
 
 
 @pytest.mark.parametrize(
-    ("firsts", "columns", "found"),
+    ("firsts", "columns", "gathered", "found"),
     [
-        ((0, 0), 64, "targets-not-shifted-by-rank"),
-        ((0, 32), 64, "loss-couples-samples"),
-        ((0, 0), 32, "loss-couples-samples"),
+        ((0, 0), 64, [32], "targets-not-shifted-by-rank"),
+        ((0, 32), 64, [32], "loss-couples-samples"),
+        ((0, 0), 32, [], "loss-couples-samples"),
+        ((0, 32), 128, [64], "targets-shifted-by-other-rows"),
+        ((0, 64), 128, [64], "loss-couples-samples"),
+        ((0, 32), 128, [32, 32], "loss-couples-samples"),
     ],
 )
-def test_targets_of_gathered_features(firsts: tuple[int, ...], columns: int, found: str) -> None:
+def test_targets_of_gathered_features(firsts: tuple[int, ...], columns: int, gathered: list[int], found: str) -> None:
     def positions(first: int) -> Event:
         shape = {"rows": 32, "columns": columns}
         return {"kind": "positions", "step": 0, **shape, "first": first, "line": "train.py:6"}
 
-    ranks = [[LOADED, state(0, **{"0.0": "p"}), positions(first), backward(), step()] for first in firsts]
+    gathers = [call("all_gather", "train.py:5", shape=[rows, 8]) for rows in gathered]
+    ranks = [[LOADED, state(0, **{"0.0": "p"}), *gathers, positions(first), backward(), step()] for first in firsts]
     off = compared(factor_one=1.1, factor_one_off=50.0, w_off=30.0, off_one=OFF)
     assert cause(gradients.gradients_equal_those_of_one_process(evidence(*ranks, compared=(off,)))) == found
 

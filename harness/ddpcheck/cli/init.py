@@ -44,7 +44,8 @@ def command(file: Path, kind: str, force: bool) -> None:
     out.print("\nreplace the parts marked FILL IN, then:", markup=False)
     if kind != _WITHOUT_BASIC:
         out.print(
-            f"  ddpcheck check {named} --level basic   # plain models; first verdicts within seconds", markup=False
+            f"  ddpcheck check {named} --level basic   # the most common laws; first verdicts within seconds",
+            markup=False,
         )
     out.print(f"  ddpcheck suggest {named}               # promises that it could also make", markup=False)
     out.print(f"  ddpcheck check {named}                 # all that it promises", markup=False)

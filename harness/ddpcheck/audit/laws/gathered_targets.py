@@ -17,6 +17,23 @@ def targets_not_shifted(evidence: Evidence, step: int) -> Cause | None:
     return None
 
 
+def targets_shifted_by_other_rows(evidence: Evidence, step: int) -> Cause | None:
+    """The cause, if targets count on from rank to rank by their rows, and each rank gives more features than these."""
+    gathered = {
+        event["shape"][0]
+        for event in evidence.real.of(0, "collective")
+        if event["step"] == step and event["op"].startswith("all_gather") and event["shape"]
+    }
+    for together in evidence.aligned("positions"):
+        rows, columns, line = (together[0][name] for name in ("rows", "columns", "line"))
+        by_rows = all(event["first"] == together[0]["first"] + rank * rows for rank, event in enumerate(together))
+        if together[0]["step"] == step and by_rows and len(gathered) == 1:
+            (own,) = gathered
+            if own != rows and own * evidence.ranks == columns:
+                return causes.TARGETS_SHIFTED_BY_OTHER_ROWS(shift=rows, own=own, line=line)
+    return None
+
+
 def own_features_misplaced(evidence: Evidence, step: int) -> Cause | None:
     """The cause, if a rank puts its own features in another rank's place among the gathered ones."""
     for rank, events in enumerate(evidence.each_rank("own_place")):

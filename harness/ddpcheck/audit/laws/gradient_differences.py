@@ -12,7 +12,7 @@ from ..evidence import Evidence, StepSeen
 from .batch_source import batches_recognised
 from .class_weights import divided_by_own_weights
 from .constants import carried_value_of_each_rank, constant_of_each_rank
-from .gathered_targets import own_features_misplaced, targets_not_shifted
+from .gathered_targets import own_features_misplaced, targets_not_shifted, targets_shifted_by_other_rows
 from .law import LawVerdict, broken, held, not_judged
 from .loss_terms import first_apart, term_apart
 from .losses import CLOSE, divided_by_own_number, lost_in_the_loss, near
@@ -58,6 +58,8 @@ def difference_from_one_process(evidence: Evidence, usable: list[StepSeen], off:
         return broken(headline, _no_combination(evidence, first, wrong), details=details)
     if by_position := targets_not_shifted(evidence, first.step):
         return broken(headline, by_position, details=details)
+    if by_rows := targets_shifted_by_other_rows(evidence, first.step):
+        return broken(headline, by_rows, details=details)
     if misplaced := own_features_misplaced(evidence, first.step):
         return broken(headline, misplaced, details=details)
     if all(near(v, first.v[0]) for v in first.v) and first.w_off <= 1 and first.w:

@@ -16,7 +16,10 @@ from types import FrameType
 DIVISIONS = frozenset({"div", "div_", "true_divide", "true_divide_"})
 _NUMBERS = frozenset({"float", "int"})
 _NO_MEANS = frozenset(
-    {"f1", "fbeta", "auc", "auroc", "auprc", "precision", "recall", "perplexity", "ppl", "rmse", "r2", "mcc", "kappa"}
+    {
+        *("f1", "fbeta", "auc", "auroc", "auprc", "precision", "recall", "balanced", "macro", "miou"),
+        *("perplexity", "ppl", "bleu", "rmse", "r2", "mcc", "kappa"),
+    }
 )
 """Metrics whose mean over parts of the samples is not their value over all samples."""
 

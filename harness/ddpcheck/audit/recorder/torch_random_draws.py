@@ -75,7 +75,7 @@ class Draws:
 
     def add_of_loading(self, operation: str, line: str, value: torch.Tensor) -> None:
         run = self.run
-        if run.full and not run.mirrors and value.is_floating_point():
+        if run.full and not run.mirrors and not run.in_backward and value.is_floating_point():
             name = f"{operation} {line} loading"
             count = self._counts[name] = self._counts.get(name, 0) + 1
             run.note(

@@ -292,6 +292,16 @@ NUMBER_DIFFERS = Kind(
     own=str,
     whole=str,
 )
+TARGETS_SHIFTED_BY_OTHER_ROWS = Kind(
+    "targets-shifted-by-other-rows",
+    "The targets of gathered features are shifted by {shift} for each rank, but each rank gives {own} features.",
+    because="The features that a row should match are then those of another rank.",
+    look="{line}: add the rank times {own} to the targets",
+    certainty="certain",
+    shift=int,
+    own=int,
+    line=str,
+)
 TARGETS_NOT_SHIFTED = Kind(
     "targets-not-shifted-by-rank",
     "The targets of gathered features begin with 0 on every rank.",
