@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from audit_evidence import Event, backward, cause, evidence, step
+from audit_evidence import Event, backward, cause, compared, evidence, step
 
 from ddpcheck.audit.laws import (
     accumulation,
@@ -125,6 +125,20 @@ def test_data_sets_in_another_order_on_each_rank() -> None:
     assert judged("ab", "ab") == "held", "a data set that has samples twice"
     assert judged("ab", "ba", again=3) == "held", "by chance"
     assert judged("", "", alike=True) == "held", "samples at the same places are alike by random draws"
+
+
+def test_ranks_whose_own_gradients_are_equal() -> None:
+    """No batch is known, as where a script draws batches itself."""
+
+    def judged(*alike: bool) -> LawVerdict:
+        seen = tuple(compared(step=number, alike=each) for number, each in enumerate(alike))
+        ranks = [[backward(n) for n in range(2)] for _ in range(2)]
+        return shards.ranks_read_different_shards(evidence(*ranks, compared=seen))
+
+    found = judged(False, True)
+    assert cause(found) == "same-data-on-every-rank"
+    assert found.headline.endswith("in step 1")
+    assert judged(False, False).status == "not judged"
 
 
 def test_samples_that_the_data_set_and_its_loader_split() -> None:

@@ -356,6 +356,13 @@ def test_draws_of_a_data_set_are_compared_too() -> None:
     assert judge(asked).status == "not judged", "each rank has other samples"
 
 
+@pytest.mark.parametrize(("length", "found"), [(8, "broken"), (64, "not judged")])
+def test_an_order_of_the_whole_data_set_is_common(length: int, found: str) -> None:
+    batch = {"kind": "batch", "key": "a", "passed": 0, "size": 8, "grad": False, "digest": "", "rows": [], "line": ""}
+    events = [batch, {**draw("a", [length]), "op": "randperm"}]
+    assert randomness.random_streams_are_as_asked(evidence(events, events)).status == found
+
+
 def test_a_draw_for_all_ranks_is_common() -> None:
     """One process makes a shorter one: each rank takes its part."""
     ranks = [draw("a", [32])], [draw("a", [32])]

@@ -65,6 +65,7 @@ def _compared(evidence: Evidence, folder: Path, step: int) -> StepSeen:
         "v_off_of_rank": tuple(gradient_weights.worst(each.off, tolerance)[1] for each in v),
         "by_parameter": by_parameter,
         "noise": relative,
+        "alike": _alike(local),
         "order_matters": gradient_weights.order_matters(whole, rounding),
     }
     if reason:
@@ -91,6 +92,18 @@ def _compared(evidence: Evidence, folder: Path, step: int) -> StepSeen:
             "factor_all_off": factor_all_off,
         }
     return StepSeen(step, optimizer, "", **made)
+
+
+def _alike(local: Sequence[Gradients]) -> bool:
+    first, *others = local
+    return (
+        bool(others)
+        and any(each.any() for each in first.values())
+        and all(
+            own.keys() == first.keys() and all(np.array_equal(own[name], first[name]) for name in first)
+            for own in others
+        )
+    )
 
 
 def _value_apart(evidence: Evidence, folder: Path, step: int, *, half: bool) -> str:

@@ -69,7 +69,8 @@ class StepSeen:
     scales every update, if it alone explains the difference. off_one, off_all: G against M = 1 and M = N, by parameter.
     factor_one, factor_all: G = factor * M, with the largest distance. part_factors: of split gradients, the factors by which
     parts of G differ from the mean of the ranks' gradients. micro_batches: the weights u of the window's backwards in
-    G = sum u_k mean_r g_rk, if they differ and explain G. value_apart: the line of the first value of the loss that one process
+    G = sum u_k mean_r g_rk, if they differ and explain G. alike: all ranks' own gradients are equal in all bits, and not
+    zero. value_apart: the line of the first value of the loss that one process
     computes differently.
     """
 
@@ -94,6 +95,7 @@ class StepSeen:
     factor_all_off: float = 0.0
     part_factors: tuple[float, ...] = ()
     micro_batches: tuple[float, ...] = ()
+    alike: bool = False
     rate: str = ""
     value_apart: str = ""
 

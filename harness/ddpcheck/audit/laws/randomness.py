@@ -59,10 +59,11 @@ def _compared(evidence: Evidence, least: int, *, for_samples: bool = False) -> d
 
     Draws of different shapes, as for a shorter last batch, are left out, since they cannot be compared. for_samples: draws
     between the last backward and the step are left out, too, as noise that is added to gradients is common to all samples; and
-    those of data sets are compared, too, such as an augmentation's.
+    those of data sets are compared, too, such as an augmentation's. An order of more than a batch is of the whole data set.
     """
     kinds = ("draw", "loading_draw") if for_samples else ("draw",)
     backwards = {event["step"]: event["backwards"] for event in evidence.real.of(0, "step")} if for_samples else {}
+    largest = max((event["size"] for event in evidence.real.of(0, "batch")), default=0)
     drawn = [
         {
             e["key"] + f" {e['step']}": e
@@ -70,6 +71,7 @@ def _compared(evidence: Evidence, least: int, *, for_samples: bool = False) -> d
             if e["training"]
             and _size(e["shape"]) >= least
             and not 0 < e.get("backwards", 0) == backwards.get(e["step"], -1)
+            and not (for_samples and e["op"] == "randperm" and _size(e["shape"]) > largest)
         }
         for events in evidence.each_rank(*kinds)
     ]

@@ -24,7 +24,7 @@ def ranks_read_different_shards(evidence: Evidence) -> LawVerdict:
         return not_judged("there is one rank")
     passes = training_passes(evidence)
     if not passes:
-        return not_judged("no training batch came from a DataLoader, or was marked")
+        return _alike(evidence) or not_judged("no training batch came from a DataLoader, or was marked")
     shared = ""
     for (key, passed), ranks in passes.items():
         together = list(zip(*ranks, strict=False))
@@ -42,6 +42,16 @@ def ranks_read_different_shards(evidence: Evidence) -> LawVerdict:
         if found is not None:
             return found
     return held(f"{counted(len(passes), 'pass', 'passes')} looked at", observation=shared)
+
+
+def _alike(evidence: Evidence) -> LawVerdict | None:
+    """Ranks whose own gradients are equal, where batches are not known: different samples give different ones."""
+    step = next((each.step for each in evidence.compared if each.alike), None)
+    if step is None:
+        return None
+    line = next((event["line"] for event in evidence.real.of(0, "backward") if event["step"] == step), "")
+    how = "Before the reduction, all ranks have the same gradient, which different samples do not give."
+    return broken(f"the ranks' own gradients are equal in step {step}", causes.SAME_DATA(how=how, line=line))
 
 
 def _same_batches(evidence: Evidence, key: str, passed: int, ranks: list[list[Event]]) -> LawVerdict | None:
