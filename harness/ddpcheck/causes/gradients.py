@@ -76,13 +76,13 @@ SHARED_PART_NOT_REDUCED = Kind(
 OTHER_PARAMETERS_GRADIENT = Kind(
     "other-parameters-gradient",
     "The gradient is that of {parameter}: parameters are confused.",
-    look="the order and the layout of parameters on each rank",
+    look="the order and the layout of parameters on each rank, and buffers that two of them share while both are under way",
     parameter=str,
 )
 RANK_SENDS_OTHER_PARAMETER = Kind(
     "rank-sends-other-parameter",
     "Rank {rank} sends the gradient of {parameter}: its order of parameters differs.",
-    look="the order and the layout of parameters on each rank",
+    look="the order and the layout of parameters on each rank, and buffers that two of them share while both are under way",
     rank=int,
     parameter=str,
 )
