@@ -9,7 +9,15 @@ from ...counted_nouns import counted
 from ..event_journal import Event
 from ..evidence import Evidence
 from .law import LawVerdict, broken, held, not_judged
-from .passes import base_indices, drawn_with_replacement, loader_of, trained_loaders, trained_passes, training_passes
+from .passes import (
+    base_indices,
+    drawn_with_replacement,
+    loader_of,
+    sampler_states,
+    trained_loaders,
+    trained_passes,
+    training_passes,
+)
 from .shards import overlap
 
 
@@ -32,6 +40,12 @@ def every_sample_is_used(evidence: Evidence) -> LawVerdict:
         subsets = [loader.get("subset") for loader in loaders]
         if all(subset is not None for subset in subsets):
             if evidence.ranks > 1 and any(subset != subsets[0] for subset in subsets):
+                states = sampler_states(evidence, key)
+                if _disjoint(subsets) and all(state and state["num_replicas"] == evidence.ranks for state in states):
+                    return broken(
+                        f"the ranks' parts have {', '.join(str(len(subset)) for subset in subsets)} samples, none in two of them",
+                        causes.PART_SPLIT_AGAIN(ranks=evidence.ranks, line=line),
+                    )
                 every = _all_subsets(evidence, loaders[0]["base"], size)
                 judged += 1
                 missing = size - len(every)
@@ -63,6 +77,10 @@ def every_sample_is_used(evidence: Evidence) -> LawVerdict:
         if judged
         else not_judged("no pass over a data set with indices ended")
     )
+
+
+def _disjoint(subsets: list[list[int]]) -> bool:
+    return len(set().union(*subsets)) == sum(len(set(subset)) for subset in subsets)
 
 
 def _used(evidence: Evidence, key: str, passed: int, ranks: list[list[Event]]) -> set[int] | None:

@@ -73,7 +73,9 @@ def difference_from_one_process(evidence: Evidence, usable: list[StepSeen], off:
         return broken(headline, cause, details=details)
     if not batches_recognised(evidence) and not _sees_updates(evidence):
         return not_judged(_UNRECOGNISED)
-    lost = [event for event in gathers(evidence) if event["loses_gradient"]]
+    # the rank's own features, put among those of detached ones, have a gradient
+    own = {event["step"] for event in evidence.real.of(0, "own_place")}
+    lost = [event for event in gathers(evidence) if event["loses_gradient"] or event["step"] in own]
     if lost:
         cause = causes.GATHERED_WITHOUT_GRADIENT(operation=lost[0]["op"], line=lost[0]["line"])
         return broken(headline, cause, details=details)

@@ -83,6 +83,15 @@ SAMPLES_SPLIT_TWICE = Kind(
     ranks=int,
     line=str,
 )
+PART_SPLIT_AGAIN = Kind(
+    "part-split-again",
+    "Each rank has a part of the data set of its own, and its sampler splits the part over the ranks again.",
+    because="Each rank then gets 1/{ranks} of 1/{ranks} of the samples, and the others are never used.",
+    look="{line}: one data set for all ranks, or a sampler that goes through all of the rank's part",
+    certainty="certain",
+    ranks=int,
+    line=str,
+)
 SAMPLES_NEVER_USED = Kind(
     "samples-never-used",
     "{count} of {size} samples {count:is|are} in no rank's shard.",
