@@ -141,6 +141,24 @@ def test_ranks_whose_own_gradients_are_equal() -> None:
     assert judged(False, False).status == "not judged"
 
 
+def test_parts_that_samplers_split_again() -> None:
+    """Ranks have samples 0 to 15 and 16 to 31, or all have both; a sampler gives each rank every second one, or all."""
+
+    def judged(*parts: range, replicas: int = 2) -> str:
+        ranks = []
+        for rank, part in enumerate(parts):
+            loader, *rest = reads([f"row {n}" for n in part], list(range(rank, 16, 2)), iterable=False)
+            sampler = {"num_replicas": replicas, "rank": rank % replicas, "epoch": 0, "shuffle": False, "seed": 0}
+            begin: Event = {"kind": "epoch", "key": "a", "passed": 0, "distributed": sampler}
+            ranks.append([{**loader, "base": "Tensors", "subset": list(part), "base_size": 32}, begin, *rest])
+        verdict = data.every_sample_is_used(evidence(*ranks))
+        return cause(verdict) if verdict.status == "broken" else verdict.status
+
+    assert judged(range(16), range(16, 32)) == "part-split-again"
+    assert judged(range(16), range(16, 32), replicas=1) == "held"
+    assert judged(range(20), range(12, 32)) == "held", "another law judges parts that overlap"
+
+
 def test_samples_that_the_data_set_and_its_loader_split() -> None:
     def judged(*attributes: str) -> LawVerdict:
         loaders: list[list[Event]] = [

@@ -33,7 +33,9 @@ def equal_steps(world_size: int, promised: Capabilities) -> Job:
     each: tuple[Operation, ...] = (ZeroGrad(), Backward(samples), *step, Sent())
     # the first step may set up resources for later ones
     operations = (*each, *each * STEPS)
-    optimizer = OptimizerSpec("sgd" if "sgd" in offered or not offered else "adam", lr=2.0**-20)
+    optimizer = OptimizerSpec(
+        "sgd" if "sgd" in offered or not offered else "adam", lr=2.0**-80
+    )  # whole numbers grow from layer to layer
     return Job(world_size, operations, model=_MODEL, data=DataSpec(world_size), optimizer=optimizer)
 
 

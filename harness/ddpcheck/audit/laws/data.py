@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 from ...causes.audit import data as causes
 from ...counted_nouns import counted
@@ -37,7 +38,7 @@ def every_sample_is_used(evidence: Evidence) -> LawVerdict:
         if not loaders[0] or size is None or loaders[0]["iterable"]:
             continue
         line = loaders[0]["line"]
-        subsets = [loader.get("subset") for loader in loaders]
+        subsets: list[Any] = [loader.get("subset") for loader in loaders]
         if all(subset is not None for subset in subsets):
             if evidence.ranks > 1 and any(subset != subsets[0] for subset in subsets):
                 states = sampler_states(evidence, key)

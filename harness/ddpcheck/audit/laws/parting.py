@@ -11,18 +11,19 @@ from .deciding_conditions import deciding_condition
 
 CALLS = ("forward", "backward", "collective", "step", "epoch_end")
 _ENDED = ("finished", "enough")
-_START = "the start"
+_START, _END = "the start", "its end"
 
 
 @dataclass(frozen=True)
 class Parting:
-    """before: the last call that all ranks made. line: of the next call of `ranks`, which the others do not make then.
+    """before: the last call that all ranks made. line: of the next call of `ranks`; other: of another rank's, or its end.
     condition: as file:line and text.
     """
 
     before: str
     ranks: tuple[int, ...]
     line: str
+    other: str
     condition: str
 
 
@@ -36,7 +37,8 @@ def parting(evidence: Evidence) -> Parting | None:
     for made in nexts:
         if made and (condition := deciding_condition(evidence.sources, before, made)):
             ranks = tuple(rank for rank, each in enumerate(nexts) if each == made)
-            return Parting(before[-1] if before else _START, ranks, made[-1], condition)
+            other = next((each[-1] if each else _END for each in nexts if each != made), _END)
+            return Parting(before[-1] if before else _START, ranks, made[-1], other, condition)
     return None
 
 

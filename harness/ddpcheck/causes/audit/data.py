@@ -85,8 +85,8 @@ SAMPLES_SPLIT_TWICE = Kind(
 )
 PART_SPLIT_AGAIN = Kind(
     "part-split-again",
-    "Each rank has a part of the data set of its own, and its sampler splits the part over the ranks again.",
-    because="Each rank then gets 1/{ranks} of 1/{ranks} of the samples, and the others are never used.",
+    "Each rank's part of the data set is split over the ranks again.",
+    because="Its sampler knows the ranks, too: each gets 1/{ranks} of 1/{ranks} of the samples. The others are never used.",
     look="{line}: one data set for all ranks, or a sampler that goes through all of the rank's part",
     certainty="certain",
     ranks=int,

@@ -52,12 +52,13 @@ BACKWARD_SKIPPED = Kind(
 RANKS_PART = Kind(
     "ranks-part",
     "The ranks part at {condition}.",
-    because="After {before}, {ranks:rank # goes|ranks # go} on to {line}; the other ranks do not. They then "
+    because="After {before}, {ranks:rank # goes|ranks # go} on to {line}, and another rank to {other}. They then "
     "wait for one another, or pair calls that do not belong together.",
     look="the value that decides it: reduce it over the ranks first",
     before=str,
     ranks=tuple[int, ...],
     line=str,
+    other=str,
     condition=str,
 )
 RANKS_WAIT = Kind(
