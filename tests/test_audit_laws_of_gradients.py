@@ -69,6 +69,14 @@ def test_a_forward_that_is_not_to_synchronise(entered: list[Event], sync: list[b
     assert cause(gradients.gradients_are_synchronised(evidence(*ranks))) == found
 
 
+def test_only_the_last_forward_goes_around_the_wrapper() -> None:
+    forward = {"kind": "forward", "step": 0, "number": 0, "sync": False, "grad": True, "line": "train.py:5"}
+    entered = {"kind": "no_sync", "step": 0, "number": 0}
+    passes = [entered, forward, backward(sync=[False]), backward(number=1, sync=[True])]
+    ranks = [[WRAPPED, *passes, step(grads=[value])] for value in "ab"]
+    assert cause(gradients.gradients_are_synchronised(evidence(*ranks))) == "forward-bypasses-wrapper"
+
+
 def test_a_reduction_that_does_not_reach_the_gradients() -> None:
     def told(shape: list[int], *grads: str) -> str:
         module = {"kind": "module", "grad": True, "parameters": 12}

@@ -158,6 +158,8 @@ def _why_unsynchronised(evidence: Evidence, together: tuple[Event, ...], paramet
     if not forwards[-1]["sync"]:
         entered = {(e["step"], e["number"]) for e in evidence.real.of(0, "no_sync")}
         own = forwards[-1]["step"], forwards[-1]["number"]
+        if backwards and all(backwards[-1].get("sync") or [False]) and own[1] < backwards[-1]["number"]:
+            return causes.FORWARD_BYPASSES_WRAPPER(line=at)
         if backwards and all(backwards[-1].get("sync") or [False]) and own not in entered:
             return causes.SYNCHRONISED_TOO_LATE(forward=forwards[-1]["line"], line=at)
         return causes.LAST_MICRO_BATCH_NOT_SYNCHRONISED(line=at)
