@@ -221,3 +221,16 @@ def test_hang_names_ranks_and_operations() -> None:
     judged = world.ranks_end_without_error(Evidence(("train.py",), 2, 6, 400, real))
     assert cause(judged) == "ranks-wait-for-each-other"
     assert judged.causes[0].get("lines") == ("train.py:12",)
+
+
+def test_only_ranks_that_raised_by_themselves_are_named() -> None:
+    """Rank 1 loses its connection to rank 0."""
+    errors = "AssertionError: corrupt sample", "RuntimeError: Connection reset by peer"
+    ends = [
+        [{"kind": "end", "why": "raised", "error": error, "line": f"train.py:{rank + 3}", "at": 1.0 + rank}]
+        for rank, error in enumerate(errors)
+    ]
+    judged = world.ranks_end_without_error(evidence(*ends))
+    assert judged.causes[0].get("ranks") == (0,)
+    assert judged.causes[0].get("line") == "train.py:3"
+    assert not judged.details, "the output has the stack of rank 1"

@@ -259,10 +259,13 @@ def ranks_end_without_error(evidence: Evidence) -> LawVerdict:
         first = min(failed, key=lambda rank: (_from_a_peer(real.end(rank)["error"]), real.end(rank)["at"]))
         end = real.end(first)
         error = _short(end["error"])
+        by_themselves = [rank for rank in failed if _raised(evidence, rank)] or failed
+        # the output has the stack of a rank that the others left, if there is one
+        output = [line for line in real.output.splitlines() if _first_line(end["error"]) not in line]
         return broken(
             f"rank {first} raised {error}",
-            causes.SCRIPT_RAISED(ranks=tuple(failed), kind=error.partition(":")[0], line=end["line"]),
-            details=["\n".join(line for line in real.output.splitlines() if _first_line(end["error"]) not in line)],
+            causes.SCRIPT_RAISED(ranks=tuple(by_themselves), kind=error.partition(":")[0], line=end["line"]),
+            details=["\n".join(output)] if by_themselves == failed else [],
         )
     silent = [rank for rank in ranks if real.end(rank)["why"] == ""]
     if silent:
