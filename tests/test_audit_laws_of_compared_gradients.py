@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from audit_evidence import LOADED, OFF, Event, backward, call, cause, compared, evidence, state, step
+from audit_evidence import LOADED, OFF, WRAPPED, Event, backward, call, cause, compared, evidence, state, step
 
 from ddpcheck.audit import gradient_weights
 from ddpcheck.audit.evidence import Evidence, RunSeen, StepSeen
@@ -126,6 +126,17 @@ def test_a_loss_that_is_divided_twice_has_the_factor_of_identical_ranks() -> Non
     assert cause(judged(1.0)) == "loss-divided-twice"
     assert judged(0.5).status == "held"
     assert judged(1.0, rate_of_one=0.05).status == "held", "a rate that grows with the world size makes up for it"
+
+
+@pytest.mark.parametrize(
+    ("collectives", "found"), [(0, "gradients-multiplied-after-averaging"), (1, "gradients-summed")]
+)
+def test_a_sum_behind_a_wrapper_is_a_product(collectives: int, found: str) -> None:
+    """The wrapper averages; a sum that a collective of the script makes is told as one."""
+    reduced = [call("all_reduce", "train.py:7", number=1)] * collectives
+    ranks = [[LOADED, state(0, **{"0.0": "p"}), WRAPPED, backward(), *reduced, step()] for _ in range(2)]
+    seen = compared(v=(1.0, 1.0), factor_one=2.0, off_one=OFF)
+    assert cause(gradients.gradients_equal_those_of_one_process(evidence(*ranks, compared=(seen,)))) == found
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,13 @@ def logs(rank, loss):
     if rank == 0:
         reduce_and_print(loss)
 
+def until(model, loader):
+    for x in loader:
+        if late():
+            break
+        train(model, x)
+    evaluate(model)
+
 def main(stopping, loader, rank):
     for epoch in range(9):
         for x in loader:
@@ -73,6 +80,7 @@ def line_of(text: str) -> int:
         (["loss = model(x)"], ["loss.backward()"], "if bad(loss)"),
         (["optimizer.step()"], ["loss = model(x)"], "for x, y in loader"),
         (["loss = step(x)"], ["barrier()"], "if stopping(loss)"),
+        (["train(model, x)"], ["evaluate(model)"], "if late()"),
         (["barrier()"], ["logs(rank, loss)", "reduce_and_print(loss)"], "if rank == 0"),
         (["barrier()"], ["logs(rank, loss)", "reduce_and_print(loss)"], "if len(name) > 9"),
         ([], ["return model(x)"], ""),

@@ -56,6 +56,10 @@ BY_TESTS = {
     "learning-rate-ends-early": ("test_audit_laws_of_steps.py", '== "learning-rate-ends-early"'),
     "evaluated-models-differ": ("test_audit_laws_of_replicas.py", '== "evaluated-models-differ"'),
     "targets-shifted-by-other-rows": ("test_audit_laws_of_compared_gradients.py", '"targets-shifted-by-other-rows"'),
+    "gradients-multiplied-after-averaging": (
+        "test_audit_laws_of_compared_gradients.py",
+        '"gradients-multiplied-after-averaging"',
+    ),
     "part-split-again": ("test_audit_laws_of_data.py", '"part-split-again"'),
     "ranks-step-apart": ("test_audit_laws_of_gradients.py", '== "ranks-step-apart"'),
     "script-raised": ("test_audit.py", '== ("script-raised",)'),

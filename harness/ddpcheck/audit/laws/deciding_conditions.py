@@ -91,8 +91,15 @@ def _between(source: Source, start: int, end: int) -> Iterator[Condition]:
     for each in source.conditions:
         if each.function != source.function(end) or (loop is not None and each.line < loop.line):
             continue
-        if way.enters(each) or (way.passes(each) and way.leaves(each, source.loop_of(each))):
+        around = source.loop_of(each)
+        if way.enters(each) or (way.passes(each) and way.leaves(each, around)) or _breaks_out(each, around, way):
             yield each
+
+
+def _breaks_out(condition: Condition, around: Condition | None, way: _Way) -> bool:
+    """Whether the condition ends a loop that the way begins in and leaves, perhaps after another round."""
+    left = around is not None and around.blocks[0].holds(way.start) and not around.blocks[0].holds(way.end)
+    return left and any(block.breaks and not block.holds(way.start) for block in condition.blocks)
 
 
 def _has_ended(loop: Condition, start: int, end: int) -> bool:

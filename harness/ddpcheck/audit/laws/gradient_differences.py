@@ -123,6 +123,10 @@ def _scaled(
     if near(factor, ranks) and all(near(v, 1.0) for v in first.v):
         if _sees_updates(evidence):
             details += (f"a learning rate that is multiplied by {ranks}, the world size, looks the same here",)
+        elif evidence.real.of(0, "wrapped") and not _reduction_line(evidence, first, ""):
+            at = next(event["line"] for event in evidence.real.of(0, "step") if event["step"] == first.step)
+            cause = causes.GRADIENTS_MULTIPLIED_AFTERWARDS(factor=factor, backward=line, line=at)
+            return broken(headline, cause, details=details)
         return broken(headline, causes.GRADIENTS_SUMMED(factor=factor, ranks=ranks), details=details)
     if ranks > 1 and near(factor, 1 / ranks) and all(near(v, 1 / ranks**2) for v in first.v):
         cause = causes.GRADIENTS_DIVIDED_TWICE(ranks=ranks, line=_reduction_line(evidence, first, line))

@@ -143,6 +143,15 @@ GRADIENTS_SUMMED = Kind(
     factor=float,
     ranks=int,
 )
+GRADIENTS_MULTIPLIED_AFTERWARDS = Kind(
+    "gradients-multiplied-after-averaging",
+    "Gradients are multiplied by {factor:.6g}, the world size, after the wrapper has averaged them.",
+    because="DistributedDataParallel divides by the world size, but every gradient is the sum over the ranks at the step.",
+    look="what changes gradients between the backward at {backward} and the step at {line}",
+    factor=float,
+    backward=str,
+    line=str,
+)
 GRADIENTS_SCALED = Kind(
     "gradients-scaled",
     "Every gradient is {factor:.6g} times that of one process.",

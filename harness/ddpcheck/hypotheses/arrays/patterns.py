@@ -138,7 +138,7 @@ def clamped(of: WrongArray) -> Iterator[Cause]:
         fits = limit > 0 and bool((np.abs(np.clip(flat, -limit, limit).mean(axis=0) - seen) <= near).all())
         # if all of these parts have one magnitude, a factor does the same
         several = len(np.unique(np.abs(flat)[np.abs(flat) > limit])) > 1
-        if fits and (several or _is_chosen(limit)):
+        if fits and ((several and got.size > 1) or _is_chosen(limit)):
             yield values.PARTS_CLAMPED(limit=float(limit))
             return
 
