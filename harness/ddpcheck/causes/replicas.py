@@ -263,7 +263,7 @@ STEPS_LOST = Kind(
 OWN_INITIAL_VALUE = Kind(
     "own-initial-value",
     "Rank {rank} keeps its own initial value: rank 0's is not broadcast.",
-    look="the broadcast in the construction: it must reach every parameter and buffer",
+    look="the broadcast in the construction: it must reach every parameter and buffer, and no copy, as contiguous() may make one",
     rank=int,
 )
 UNSAVED_BUFFER_NOT_SENT = Kind(

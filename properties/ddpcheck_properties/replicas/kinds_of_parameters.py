@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING
 
 from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
-from ddpcheck.contract import ReplicaMethod, needs
+from ddpcheck.contract import ReplicaMethod, ReplicaSync, needs
 from ddpcheck.job import Backward, Clip, Job, Observe, Operation, OptimizerSpec, Resume, Save, Step, ZeroGrad
 from ddpcheck.models.spec import Activation, Embedding, Layer, Linear, ModelSpec, Scale
 
 from ..drawing import for_each
-from ..explicit_examples import fitting, one_backward
+from ..explicit_examples import construction, fitting, one_backward
 from ..judges import because
 from ..strategies import GRADIENTS, PARAMETERS, shards, training_job
 from .comparison import as_one_process
+from .construction import from_rank_0
 from .reduction_comparison import local_then_synchronised, reduction_is_tight
 
 if TYPE_CHECKING:
@@ -77,13 +78,14 @@ def check_column_major_parameters_train_like_row_major(session: Session) -> None
     """Weights stored column-major, small or large, behave like row-major ones. They start as rank 0's, get large-batch
     gradients, move with every step, and continue from a saved state.
     """
-    world = session.world_size
+    world, promised = session.world_size, session.capabilities
+    if world > 1 and promised.replica.replica_sync >= ReplicaSync.PARAMETERS:
+        new = construction(world, *_STRIDED, exact=False)
+        for_each(session, fitting(session, [new]), from_rank_0("parameters"))
     large = Linear("fc1", 3, 997, strided=True), Linear("fc2", 997, 41, strided=True)
     jobs = [one_backward(world, *_STRIDED, rounds=3, batch=2), one_backward(world, *large)]
     jobs = [_trained(session, _STRIDED), *jobs, _trained(session, large)]
-    for_each(
-        session, fitting(session, jobs), because(as_one_process(session.capabilities), _STRIDES, name="fc1.weight")
-    )
+    for_each(session, fitting(session, jobs), because(as_one_process(promised), _STRIDES, name="fc1.weight"))
 
 
 @law("buckets", needs.replica, needs.replica.model_features("empty"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
@@ -12,8 +12,6 @@ from ddpcheck import assertions
 from ddpcheck.check_levels import Level
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, Determinism, ReplicaMethod, ReplicaSync, needs
-from ddpcheck.hypotheses.arrays import Evidence
-from ddpcheck.hypotheses.replicas.special_runs import other_initial_values
 from ddpcheck.job import (
     Job,
     Observe,
@@ -25,9 +23,9 @@ from ddpcheck.trace import Trace
 from .. import explicit_examples
 from ..drawing import for_all, for_each
 from ..explicit_examples import fitting
-from ..judges import Judge
 from ..strategies import SEEDS, choice, models, sgd, training_job, training_jobs
 from .comparison import as_one_process
+from .construction import from_rank_0
 from .shown_values import by_shown_values
 
 if TYPE_CHECKING:
@@ -50,7 +48,7 @@ def check_construction_broadcasts_parameters_from_rank_0(session: Session) -> No
         explicit_examples.construction(world, Embedding("embedding", 5, 3), *layers, exact=False),
         explicit_examples.construction(world, Linear("fc1", 520, 520)),
     ]
-    for_all(session, new_replicas(world, promised), _from_rank_0("parameters"), examples=fitting(session, examples))
+    for_all(session, new_replicas(world, promised), from_rank_0("parameters"), examples=fitting(session, examples))
 
 
 @law(
@@ -64,7 +62,7 @@ def check_construction_broadcasts_frozen_parameters(session: Session) -> None:
     """A new replica holds rank 0's frozen parameters on every rank."""
     layers = Linear("fc1", 3, 4, frozen=True), Linear("fc2", 4, 2)
     jobs = [explicit_examples.construction(session.world_size, *layers, exact=exact) for exact in (True, False)]
-    for_each(session, fitting(session, jobs), _from_rank_0("parameters"))
+    for_each(session, fitting(session, jobs), from_rank_0("parameters"))
 
 
 @law(
@@ -81,7 +79,7 @@ def check_construction_broadcasts_buffers(session: Session) -> None:
     jobs = [explicit_examples.construction(session.world_size, *layers, exact=exact) for exact in (True, False)]
     unsaved = Scale("unsaved", 2, buffer=True, unsaved=True)
     jobs.append(explicit_examples.construction(session.world_size, *layers, unsaved, exact=False))
-    for_each(session, fitting(session, jobs), _from_rank_0("buffers"))
+    for_each(session, fitting(session, jobs), from_rank_0("buffers"))
 
 
 @law(
@@ -96,7 +94,7 @@ def check_construction_broadcasts_running_statistics(session: Session) -> None:
     """A new replica holds rank 0's running statistics and its integer batch counter, bit for bit, on every rank."""
     layers = Linear("fc1", 3, 4), BatchNorm("norm", 4), Linear("fc2", 4, 2)
     jobs = [explicit_examples.construction(session.world_size, *layers, exact=exact) for exact in (True, False)]
-    for_each(session, fitting(session, jobs), _from_rank_0("buffers"))
+    for_each(session, fitting(session, jobs), from_rank_0("buffers"))
 
 
 @law("replica_sync", needs.replica, needs.replica.model_features("batch_norm"), needs.replica.batch_norm("local"))
@@ -151,21 +149,3 @@ def new_replicas(draw: DrawFn, world_size: int, capabilities: Capabilities) -> J
     exact = draw(choice((True, False)))
     model = draw(models(capabilities, exact=exact, batch_norm=True))
     return training_job(world_size, model, [LOOK], exact=exact, seed=draw(SEEDS))
-
-
-def _from_rank_0(what: Literal["parameters", "buffers"]) -> Judge:
-    def judge(job: Job, trace: Trace) -> None:
-        assertions.completed(trace)
-        assert job.model is not None
-        initial = [job.initial(rank) for rank in range(job.world_size)]
-        unsaved = {f"{layer.name}.scale" for layer in job.model.layers if isinstance(layer, Scale) and layer.unsaved}
-        for name in (tensor.name for tensor in job.model.tensors() if (tensor.role == "buffer") == (what == "buffers")):
-            of_ranks = [values[name] for values in initial]
-            for rank, seen in enumerate(trace.values(0, what)):
-                known = tuple(other_initial_values(of_ranks, rank, unsaved=name in unsaved))
-                text = f"{what.removesuffix('s')} {name} of a new replica"
-                assertions.same_array(
-                    seen[name], initial[0][name], text, rank, Evidence(job.world_size, alternatives=known)
-                )
-
-    return judge

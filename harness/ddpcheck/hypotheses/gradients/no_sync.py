@@ -18,7 +18,10 @@ def evidence_after_no_sync(made: Contributions, job: Job, expected: Array, rank:
     """Hypotheses about a gradient of the second backward of two, the first of which was inside no_sync."""
     less = (gradients.DIVIDED_BY_MICRO_BATCHES(count=2),) * (len(made.own) == 2)
     late = (causes.NO_SYNC_LATE(),) * _equal_on_all_ranks(made)
-    return replace(evidence_of_gradient(made, expected, rank), less=less, otherwise=(*late, *_only_in_no_sync(job)))
+    found = evidence_of_gradient(made, expected, rank)
+    halved = ((gradients.DIVIDED_BY_MICRO_BATCHES(count=2), expected / 2),) * (len(made.own) != 2)
+    otherwise = (*late, *_only_in_no_sync(job))
+    return replace(found, less=less, alternatives=(*found.alternatives, *halved), otherwise=otherwise)
 
 
 def _equal_on_all_ranks(made: Contributions) -> bool:
