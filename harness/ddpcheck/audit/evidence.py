@@ -70,8 +70,7 @@ class StepSeen:
     factor_one, factor_all: G = factor * M, with the largest distance. part_factors: of split gradients, the factors by which
     parts of G differ from the mean of the ranks' gradients. micro_batches: the weights u of the window's backwards in
     G = sum u_k mean_r g_rk, if they differ and explain G. alike: all ranks' own gradients are equal in all bits, and not
-    zero. value_apart: the line of the first value of the loss that one process
-    computes differently.
+    zero. value_apart: the line of the first value of the loss that one process computes differently.
     """
 
     step: int

@@ -20,6 +20,8 @@ STEPS = 6
 _LAYERS = 6
 """Layers of two parameters each, together 300 KB."""
 _MODEL = ModelSpec(tuple(Linear(f"fc{number}", 112, 112) for number in range(_LAYERS)), "linear")
+_RATE = 2.0**-80
+"""The gradients are whole numbers that grow from layer to layer: larger steps diverge."""
 _TIMES = 1.5
 """A layout that changes after the first step may change the bytes and packets a little."""
 _PACKETS = 16
@@ -33,9 +35,7 @@ def equal_steps(world_size: int, promised: Capabilities) -> Job:
     each: tuple[Operation, ...] = (ZeroGrad(), Backward(samples), *step, Sent())
     # the first step may set up resources for later ones
     operations = (*each, *each * STEPS)
-    optimizer = OptimizerSpec(
-        "sgd" if "sgd" in offered or not offered else "adam", lr=2.0**-80
-    )  # whole numbers grow from layer to layer
+    optimizer = OptimizerSpec("sgd" if "sgd" in offered or not offered else "adam", lr=_RATE)
     return Job(world_size, operations, model=_MODEL, data=DataSpec(world_size), optimizer=optimizer)
 
 

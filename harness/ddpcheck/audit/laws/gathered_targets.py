@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from ...causes import Cause
 from ...causes.audit import gradients as causes
+from ..event_journal import Event
 from ..evidence import Evidence
+
+
+def gathers(evidence: Evidence) -> list[Event]:
+    return [event for event in evidence.real.of(0, "collective") if event["op"].startswith("all_gather")]
 
 
 def targets_not_shifted(evidence: Evidence, step: int) -> Cause | None:
@@ -19,11 +24,7 @@ def targets_not_shifted(evidence: Evidence, step: int) -> Cause | None:
 
 def targets_shifted_by_other_rows(evidence: Evidence, step: int) -> Cause | None:
     """The cause, if targets count on from rank to rank by their rows, and each rank gives more features than these."""
-    gathered = {
-        event["shape"][0]
-        for event in evidence.real.of(0, "collective")
-        if event["step"] == step and event["op"].startswith("all_gather") and event["shape"]
-    }
+    gathered = {event["shape"][0] for event in gathers(evidence) if event["step"] == step and event["shape"]}
     for together in evidence.aligned("positions"):
         rows, columns, line = (together[0][name] for name in ("rows", "columns", "line"))
         by_rows = all(event["first"] == together[0]["first"] + rank * rows for rank, event in enumerate(together))

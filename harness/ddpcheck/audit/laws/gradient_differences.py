@@ -7,12 +7,11 @@ from itertools import takewhile
 
 from ...causes import Cause
 from ...causes.audit import gradients as causes
-from ..event_journal import Event
 from ..evidence import Evidence, StepSeen
 from .batch_source import batches_recognised
 from .class_weights import divided_by_own_weights
 from .constants import carried_value_of_each_rank, constant_of_each_rank
-from .gathered_targets import own_features_misplaced, targets_not_shifted, targets_shifted_by_other_rows
+from .gathered_targets import gathers, own_features_misplaced, targets_not_shifted, targets_shifted_by_other_rows
 from .law import LawVerdict, broken, held, not_judged
 from .loss_terms import first_apart, term_apart
 from .losses import CLOSE, divided_by_own_number, lost_in_the_loss, near
@@ -227,7 +226,3 @@ def _shown(weights: Sequence[float]) -> str:
 def _is_scaled(step: StepSeen) -> bool:
     """Whether the gradient is that of one process, times a factor."""
     return step.factor_one_off <= 1
-
-
-def gathers(evidence: Evidence) -> list[Event]:
-    return [event for event in evidence.real.of(0, "collective") if event["op"].startswith("all_gather")]

@@ -13,7 +13,8 @@ from ..evidence import Evidence
 from .constant_gradients import constant_gradients
 from .decisions import decided_by_one_rank, other_batches_from
 from .divided_terms import terms_are_divided_by_all_samples
-from .gradient_differences import backward_line, difference_from_one_process, gathers
+from .gathered_targets import gathers
+from .gradient_differences import backward_line, difference_from_one_process
 from .law import LawVerdict, broken, held, not_judged
 from .losses import CLOSE
 from .modes import ranks_train_in_the_same_mode
@@ -158,10 +159,11 @@ def _why_unsynchronised(evidence: Evidence, together: tuple[Event, ...], paramet
     if not forwards[-1]["sync"]:
         entered = {(e["step"], e["number"]) for e in evidence.real.of(0, "no_sync")}
         own = forwards[-1]["step"], forwards[-1]["number"]
-        if backwards and all(backwards[-1].get("sync") or [False]) and own[1] < backwards[-1]["number"]:
-            return causes.FORWARD_BYPASSES_WRAPPER(line=at)
-        if backwards and all(backwards[-1].get("sync") or [False]) and own not in entered:
-            return causes.SYNCHRONISED_TOO_LATE(forward=forwards[-1]["line"], line=at)
+        if backwards and all(backwards[-1].get("sync") or [False]):
+            if own[1] < backwards[-1]["number"]:
+                return causes.FORWARD_BYPASSES_WRAPPER(line=at)
+            if own not in entered:
+                return causes.SYNCHRONISED_TOO_LATE(forward=forwards[-1]["line"], line=at)
         return causes.LAST_MICRO_BATCH_NOT_SYNCHRONISED(line=at)
     left = [event.get("reduced", ()) for event in together]
     if all(left):

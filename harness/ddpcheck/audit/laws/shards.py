@@ -151,9 +151,9 @@ def _overlap_of_contents(evidence: Evidence, key: str, passed: int, ranks: list[
     ordered = not all(state and state["shuffle"] for state in sampler_states(evidence, key))
     if len(contents) == 1 and (ordered or contents != {""}):  # a data set that has samples twice
         return None
-    if (overlap := _common_rows(ranks)) is None or _side_by_side(ranks) > overlap[0] / 2:
+    if (found := _common_rows(ranks)) is None or _side_by_side(ranks) > found[0] / 2:
         return None
-    count, size = overlap
+    count, size = found
     return broken(
         f"{count} samples go to several ranks in pass {passed}, from different places of the ranks' data sets",
         causes.SHARDS_OVERLAP(

@@ -36,7 +36,7 @@ class LossTerms:
         if run.in_backward or run.loading or not run.full or not run.trains or not torch.is_grad_enabled():
             return
         if operation.overloadpacket.__name__ == "bernoulli_" and len(args) > 1 and isinstance(args[1], float):
-            self._apply("bernoulli_", args[1])  # dropout's mask: its share of ones
+            self._apply(run.line(), "bernoulli_", args[1])  # dropout's mask: its share of ones
             return
         single = isinstance(result, torch.Tensor) and result.numel() == 1 and result.is_floating_point()
         name = operation.overloadpacket.__name__
@@ -49,15 +49,15 @@ class LossTerms:
             return
         line = run.line()
         if number is not None:
-            self._apply(name, number)
+            self._apply(line, name, number)
         if single and len(self._values) < _MOST:
             parts = [place for each in _flat(args) if (place := self._places.of(each)) is not None]
             self._places.add(result, len(self._values))
             self._values.append([line, name, float(result.detach()), parts, number])
 
-    def _apply(self, name: str, number: float) -> None:
+    def _apply(self, line: str, name: str, number: float) -> None:
         if len(self._numbers) < _MOST:
-            self._numbers.append([self.run.line(), name, number])
+            self._numbers.append([line, name, number])
 
     def close(self, loss: torch.Tensor) -> None:
         """Note what was seen before a backward of this loss."""

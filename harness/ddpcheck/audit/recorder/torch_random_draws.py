@@ -50,7 +50,9 @@ class Draws:
 
     def key(self, operation: str, line: str) -> str:
         """The operation, the line, whether gradients are on, and the number of equal keys before in this step."""
-        name = f"{operation} {line} {'train' if torch.is_grad_enabled() else 'eval'}"
+        return self._numbered(f"{operation} {line} {'train' if torch.is_grad_enabled() else 'eval'}")
+
+    def _numbered(self, name: str) -> str:
         count = self._counts[name] = self._counts.get(name, 0) + 1
         return f"{name} {count - 1}"
 
@@ -76,12 +78,10 @@ class Draws:
     def add_of_loading(self, operation: str, line: str, value: torch.Tensor) -> None:
         run = self.run
         if run.full and not run.mirrors and not run.in_backward and value.is_floating_point():
-            name = f"{operation} {line} loading"
-            count = self._counts[name] = self._counts.get(name, 0) + 1
             run.note(
                 "loading_draw",
-                op=operation, key=f"{name} {count}", step=run.step, digest=digest(value), shape=list(value.shape), line=line,
-                training=run.trains,
+                op=operation, key=self._numbered(f"{operation} {line} loading"), step=run.step, digest=digest(value),
+                shape=list(value.shape), line=line, training=run.trains,
             )  # fmt: skip
 
     def close_step(self) -> None:
