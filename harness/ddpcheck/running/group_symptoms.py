@@ -18,7 +18,7 @@ from .failure_causes import (
     rests_on,
 )
 from .implied_causes import CONSEQUENCES, LOOKS, SLIGHT, implied_by
-from .job_circumstances import circumstances_of, common_circumstances, common_layers
+from .job_circumstances import RARE, circumstances_of, common_circumstances, common_layers
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ def _explains(groups: Sequence[FailureGroup], one: int, other: int) -> bool:
     cause, symptom = groups[one], groups[other]
     known, told = identity_of(cause.first), identity_of(symptom.first)
     if is_known_to_imply(cause.first, symptom.first):
-        return True
+        return _in_circumstances(common_circumstances(cause.verdicts) & RARE, symptom)
     guess = bool(told) and is_a_guess(symptom.first)
     if may_show_as(cause.first, symptom.first) and not (guess and _is_special(groups, cause)):
         return not told or _in_its_circumstances(cause, symptom)
@@ -184,7 +184,10 @@ def _is_unexplained_beside(guess: FailureGroup, symptom: FailureGroup) -> bool:
 
 def _in_its_circumstances(cause: FailureGroup, symptom: FailureGroup) -> bool:
     """Whether the Jobs of the symptom have all circumstances that the Jobs of the cause have in common."""
-    needed = common_circumstances(cause.verdicts)
+    return _in_circumstances(common_circumstances(cause.verdicts), symptom)
+
+
+def _in_circumstances(needed: frozenset[str], symptom: FailureGroup) -> bool:
     return all(needed <= circumstances_of(each) for each in symptom.verdicts if each.job is not None)
 
 

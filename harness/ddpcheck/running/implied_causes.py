@@ -11,6 +11,7 @@ from ..causes import (
     Cause,
     Kind,
     auxiliary_terms,
+    batch_norm,
     collectives,
     gradients,
     lifecycle,
@@ -173,6 +174,7 @@ IMPLIES: dict[str, frozenset[str]] = {
         programs.GRADIENT_DROPPED,  # on a rank without an own value
     ),
     programs.NOT_REDUCED_AFTER_NO_SYNC.id: _ids(*_LOCAL, replicas.MICRO_BATCHES_LOST),
+    gradients.SYNCHRONISED_INSIDE_NO_SYNC.id: _ids(traffic.REDUCED_INSIDE_NO_SYNC),
     traffic.SENT_AFTER_BACKWARD.id: _ids(values.NOT_REDUCED),
     traffic.REDUCED_IN_STEP.id: _ids(values.NOT_REDUCED, traffic.SENT_AFTER_BACKWARD, *_LOCAL, *_NORMS),
     # the other ranks' parts of the last backward are missing
@@ -236,6 +238,10 @@ IMPLIES: dict[str, frozenset[str]] = {
     samplers.ORDER_COMES_TWICE.id: _ids(samplers.DIVISIBLE_PADDED, samplers.PADDED_TOO_MUCH, samplers.LENGTH_APART),
     samplers.DIVISIBLE_PADDED.id: _ids(samplers.PADDED_TOO_MUCH, samplers.LENGTH_APART),
     samplers.RANK_STAYS_IN_EPOCH.id: _ids(samplers.LOADED_POSITION_IN_NEXT_EPOCH),
+    batch_norm.OWN_BATCH.id: _ids(
+        programs.WRONG_FORWARD_VALUES, programs.WRONG_PREDICTION_VALUES, updates.STATISTICS_PUT_TOGETHER
+    ),
+    metrics.SINGLE_SAMPLE_LEFT_OUT.id: _ids(metrics.RULE_BY_NAME),  # of the metrics, one has single samples
     metrics.METRIC_DIVIDED_TWICE.id: _ids(metrics.METRICS_MIXED_UP),  # beside NaN
     scores.MEAN_OF_RANK_SCORES.id: _ids(scores.NAN_OF_ONE_CLASS),  # a rank's own score is NaN
     # in windows of as many micro-batches as ranks

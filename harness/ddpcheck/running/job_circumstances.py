@@ -15,6 +15,10 @@ from ..models.layers import Activity, BatchNorm, Embedding, Head, Linear
 from ..verdict import Verdict
 
 NO_SYNC = "no_sync"
+_IDLE = "a rank without samples"
+_INTERRUPTED = "interrupted"
+RARE = frozenset({_IDLE, _INTERRUPTED})
+"""Circumstances that few Jobs have: a cause hardly shares them by chance."""
 _LARGE = 1024
 """Elements of a tensor that is larger than those of most Jobs."""
 _LAYERS = (BatchNorm, Embedding, Activity, Head)
@@ -83,20 +87,23 @@ def _of_backward(backward: Backward) -> Iterator[str]:
     if len(sizes) > 1:
         yield "uneven batches"
     if 0 in sizes:
-        yield "a rank without samples"
+        yield _IDLE
     if len(set(backward.branches)) > 1:
         yield "a parameter unused on some ranks"
     if not backward.sync:
         yield NO_SYNC
     if backward.interrupted:
-        yield "interrupted"
+        yield _INTERRUPTED
 
 
 def _of_model(job: Job) -> Iterator[str]:
     if job.model is None:
         return
-    if any(math.prod(tensor.shape) > _LARGE for tensor in job.model.tensors()):
+    tensors = tuple(job.model.tensors())
+    if any(math.prod(tensor.shape) > _LARGE for tensor in tensors):
         yield "a large tensor"
+    if any(tensor.role == "buffer" for tensor in tensors):
+        yield "a buffer"
     for layer in job.model.layers:
         if isinstance(layer, _LAYERS):
             yield layer.kind

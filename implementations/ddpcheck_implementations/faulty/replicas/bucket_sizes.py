@@ -15,7 +15,7 @@ from ..base import PlainReplica, fault
 from ..bucketed import BucketReplica
 
 MEAN = "check_gradients_are_the_mean_of_local_gradients"
-LARGE = "check_large_and_one_element_gradients_are_exact"
+CONSTRUCTION = "check_construction_broadcasts_parameters_from_rank_0"
 LARGER = "check_gradients_larger_than_a_bucket_are_exact"
 OPTIONS = "check_numeric_options_work_or_are_refused"
 MIB = 1 << 20
@@ -45,7 +45,7 @@ class LastChunkDividedAgain(PlainReplica):
         return mean.reshape(gradient.shape)
 
 
-@fault("broadcast-in-whole-chunks", LARGE, cause="wrong-forward-values")
+@fault("broadcast-in-whole-chunks", CONSTRUCTION, cause="own-initial-value")
 class BroadcastInChunks(PlainReplica):
     """Construction broadcasts whole chunks of 1,024 elements of a large parameter; the rest stays each rank's own."""
 
