@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from audit_evidence import WRAPPED, Event, backward, call, cause, evidence, state, step
 
-from ddpcheck.audit.evidence import Evidence
+from ddpcheck.audit.evidence import Evidence, RunSeen
 from ddpcheck.audit.laws import (
     constant_gradients,
     gradients,
+    waiting,
 )
 from ddpcheck.audit.laws.law import LawVerdict
+from ddpcheck.audit.laws.overwritten_values import own_values_overwritten
 from ddpcheck.audit.verdicts import verdicts_of
+from ddpcheck.causes import Cause
 
 
 @pytest.mark.parametrize(
@@ -251,3 +255,36 @@ def test_gradients_that_only_some_ranks_looked_at_are_not_compared() -> None:
     ]
     apart = evidence(*([*start, *clip, own] for clip, own in zip(clips, (looked, not_looked), strict=True)))
     assert gradients.clipping_comes_last(apart).status == "held"
+
+
+def test_collectives_in_flight() -> None:
+    def in_flight(how: str, number: int = 1) -> Event:
+        lines = {"start": "train.py:6", "line": "train.py:7"}
+        return {"kind": "in_flight", "how": how, "op": "all_reduce", "step": 0, "number": number, **lines}
+
+    def judged(*events: Event) -> LawVerdict:
+        return waiting.collectives_are_awaited(evidence([], [*events, step()]))
+
+    assert judged().status == "not judged"
+    started = {"kind": "left", "op": "all_reduce", "asynchronous": True}
+    assert waiting.collectives_are_awaited(evidence([started, step()], [step()])).status == "held"
+    assert cause(judged(in_flight("unawaited"))) == "handle-not-awaited"
+    assert cause(judged(in_flight("changed"))) == "tensor-changed-in-flight"
+
+    different = evidence([in_flight("changed"), step(grads=["a"])], [step(grads=["b"])])
+    assert gradients.gradients_are_synchronised(different).status == "not judged"
+    of_a_metric = evidence([in_flight("changed", number=0), step(grads=["a"])], [step(grads=["b"])])
+    assert gradients.gradients_are_synchronised(of_a_metric).status == "broken"
+
+
+def test_a_broadcast_of_what_ranks_computed() -> None:
+    def judged(*, digests: tuple[str, str] = ("a", "b"), rows_of_one: int = 8) -> Cause | None:
+        sent = ([call("broadcast", "train.py:5", shape=[4, 2], digest=each, root=0)] for each in digests)
+        one = RunSeen(((call("broadcast", "train.py:5", shape=[rows_of_one, 2]),),), ("",))
+        return own_values_overwritten(replace(evidence(*sent), mirrors={"one": one}), 1)
+
+    found = judged()
+    assert found is not None
+    assert found.id == "own-values-overwritten"
+    assert judged(digests=("a", "a")) is None
+    assert judged(rows_of_one=4) is None, "not of samples, such as a draw for all ranks"

@@ -243,6 +243,20 @@ def test_windows() -> None:
     assert judge(run(1.0, 1.0, sizes=(1, 1))).status == "not judged"
 
 
+@pytest.mark.parametrize(
+    ("synchronised", "found"),
+    [((True, True), "communication-every-micro-batch"), ((False, True), ""), ((True, False), ""), ((False, False), "")],
+)
+def test_micro_batches_that_communicate(synchronised: tuple[bool, ...], found: str) -> None:
+    """Of a window that synchronises its first micro-batch only, another law says that the last is not synchronised."""
+    events: list[Event] = [{"kind": "no_sync", "step": 0, "number": 0, "line": "train.py:6"}]
+    for number, sync in enumerate(synchronised):
+        forward = {"kind": "forward", "step": 0, "grad": True, "sync": sync, "line": "train.py:7"}
+        events += [given(0), forward, backward(number, scale=0.5)]
+    judged = accumulation.only_the_last_micro_batch_communicates(evidence(*[[*events, step(backwards=2)]] * 2))
+    assert [each.id for each in judged.causes] == [found] * bool(found)
+
+
 def given(step: int, key: str = "a") -> Event:
     return {"kind": "batch", "step": step, "size": 8, "grad": True, "key": key, "passed": 0, "number": 0}
 

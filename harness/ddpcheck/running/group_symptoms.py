@@ -145,7 +145,8 @@ def _explains(groups: Sequence[FailureGroup], one: int, other: int) -> bool:
     cause, symptom = groups[one], groups[other]
     known, told = identity_of(cause.first), identity_of(symptom.first)
     if is_known_to_imply(cause.first, symptom.first):
-        return _in_circumstances(common_circumstances(cause.verdicts) & RARE, symptom)
+        needed = common_circumstances(cause.verdicts)
+        return _in_circumstances(needed if is_a_guess(cause.first) else needed & RARE, symptom)
     guess = bool(told) and is_a_guess(symptom.first)
     if may_show_as(cause.first, symptom.first) and not (guess and _is_special(groups, cause)):
         return not told or _in_its_circumstances(cause, symptom)

@@ -101,8 +101,6 @@ _INITIAL = (
 _PLACES = (
     gradients.OTHER_PARAMETERS_GRADIENT,
     gradients.OTHER_PARAMETER_ADDED,
-    gradients.RANK_SENDS_OTHER_PARAMETER,
-    gradients.RANK_SENDS_OTHER_PIECE,
     updates.MOMENTUM_OF_OTHER,
     values.PERMUTED,
     values.SHIFTED,
@@ -147,6 +145,12 @@ _MISMATCHED = (
     operations.MESSAGES_DIFFER_SINCE,
     ranks.RANK_RAISED,
     ranks.MESSAGE_TOO_LARGE,
+)
+_OF_OTHER_LAYOUTS = (
+    gradients.UNPACKED_IN_OTHER_ORDER,
+    gradients.AT_OWN_INITIAL,  # by chance, of small whole numbers
+    replicas.NONFINITE_FROM_NOWHERE,
+    *_MISMATCHED,
 )
 _NARROW = (
     values.FLUSHED_TO_ZERO,
@@ -194,11 +198,9 @@ IMPLIES: dict[str, frozenset[str]] = {
     values.NONFINITE.id: _ids(replicas.NONFINITE_HIDDEN_FROM_RANKS),
     # where pieces are as large as parameters, a layout of one rank shows as other parameters; the larger leads
     gradients.RANK_SENDS_OTHER_PARAMETER.id: _ids(
-        gradients.RANK_SENDS_OTHER_PIECE, operations.UNUSED_LEFT_OUT, replicas.NONFINITE_FROM_NOWHERE, *_MISMATCHED
+        gradients.RANK_SENDS_OTHER_PIECE, operations.UNUSED_LEFT_OUT, *_OF_OTHER_LAYOUTS
     ),
-    gradients.RANK_SENDS_OTHER_PIECE.id: _ids(
-        gradients.RANK_SENDS_OTHER_PARAMETER, replicas.NONFINITE_FROM_NOWHERE, *_MISMATCHED
-    ),
+    gradients.RANK_SENDS_OTHER_PIECE.id: _ids(gradients.RANK_SENDS_OTHER_PARAMETER, *_OF_OTHER_LAYOUTS),
     # a message without a parameter is taken for that with it; the larger leads
     operations.UNUSED_LEFT_OUT.id: _ids(gradients.RANK_SENDS_OTHER_PARAMETER),
     # all ranks then make one update, which may be that of the largest gradient
@@ -208,10 +210,12 @@ IMPLIES: dict[str, frozenset[str]] = {
     ),
     values.PARTS_OF_RANKS_MISSING.id: _ids(traffic.SENT_AFTER_BACKWARD),
     gradients.MEAN_OF_SOME_RANKS.id: _ids(*_PART_OF_SOME),
-    gradients.UNPACKED_IN_OTHER_ORDER.id: _ids(*_PLACES),
-    gradients.STATE_LEFT_BEHIND.id: _ids(
-        gradients.UNPACKED_IN_OTHER_ORDER, *_PLACES
-    ),  # where it is told more often than they are
+    # a layout of one rank may show as that of all, and the other way round; the larger leads
+    gradients.UNPACKED_IN_OTHER_ORDER.id: _ids(
+        gradients.RANK_SENDS_OTHER_PARAMETER, gradients.RANK_SENDS_OTHER_PIECE, *_PLACES
+    ),
+    # where it is told more often than they are
+    gradients.STATE_LEFT_BEHIND.id: _ids(gradients.UNPACKED_IN_OTHER_ORDER, *_PLACES),
     # the first is the same for windows of two
     gradients.FIRST_MICRO_BATCH_MISSING.id: _ids(gradients.LAST_MICRO_BATCH_ONLY, replicas.MICRO_BATCHES_LOST),
     gradients.LAST_MICRO_BATCH_MISSING.id: _ids(gradients.RANK_SENDS_OLD),  # the sum before it

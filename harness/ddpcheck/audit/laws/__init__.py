@@ -19,6 +19,7 @@ from . import (
     schedules,
     shards,
     steps,
+    waiting,
     world,
 )
 from .law import Law, LawVerdict, Status
@@ -111,6 +112,12 @@ LAWS: tuple[Law, ...] = (
         schedules.schedules_fit_the_run,
     ),
     Law(
+        "collectives_are_awaited",
+        "gradients",
+        "Asynchronous collectives end before their results are used.",
+        waiting.collectives_are_awaited,
+    ),
+    Law(
         "clipping_comes_last",
         "gradients",
         "Clipping follows the reduction, once a step.",
@@ -177,6 +184,7 @@ LAWS: tuple[Law, ...] = (
             "ranks_step_together",
             "hyperparameters_are_equal",
             "ranks_skip_the_same_steps",
+            "collectives_are_awaited",
             "gradients_are_synchronised",
         ),
     ),

@@ -137,7 +137,7 @@ def only_the_last_micro_batch_communicates(evidence: Evidence) -> LawVerdict:
     every = windows(evidence)
     for events in every:
         own = [event for event in forwards if event["step"] == events[0]["step"]]
-        if len(own) < 2 or not all(event["sync"] for event in own[:-1]):
+        if len(own) < 2 or not all(event["sync"] for event in own):
             continue
         if any(not all(event["sync"]) for event in events[:-1]):
             return broken(

@@ -15,6 +15,7 @@ from .gathered_targets import gathers, own_features_misplaced, targets_not_shift
 from .law import LawVerdict, broken, held, not_judged
 from .loss_terms import first_apart, term_apart
 from .losses import CLOSE, divided_by_own_number, lost_in_the_loss, near
+from .overwritten_values import own_values_overwritten
 from .replicas import untrained_model_apart
 from .statistics import statistic_of_parts
 
@@ -86,6 +87,8 @@ def difference_from_one_process(evidence: Evidence, usable: list[StepSeen], off:
         return broken(headline, of_each_rank, _coupled(evidence, first, line), details=details)
     if carried := carried_value_of_each_rank(evidence, first.step):
         return broken(headline, carried, details=details)
+    if overwritten := own_values_overwritten(evidence, first.step):
+        return broken(headline, overwritten, details=details)
     if of_term := term_apart(evidence, first):
         return broken(headline, of_term, details=details)
     if module := untrained_model_apart(evidence, first.step):

@@ -20,7 +20,9 @@ from .losses import CLOSE
 from .modes import ranks_train_in_the_same_mode
 from .parameters_after_steps import cover_parameters, made_equal_after
 from .replicas import buffers_equal_until, equal_until
+from .waiting import gradients_are_in_flight
 
+_NOT_AWAITED = "asynchronous collectives are not awaited"
 _UNSEEN = {"bfloat16": "2 %", "float16": "0.2 %"}
 
 
@@ -79,6 +81,8 @@ def gradients_are_synchronised(evidence: Evidence) -> LawVerdict:
         return not_judged("there is one rank")
     if evidence.gradients_apart:
         return not_judged(evidence.gradients_apart)
+    if gradients_are_in_flight(evidence):
+        return not_judged(_NOT_AWAITED)
     seen, averaged = 0, ""
     for together in evidence.aligned("step"):
         if not all(looked_at(event) for event in together):
@@ -195,6 +199,8 @@ def gradients_equal_those_of_one_process(evidence: Evidence) -> LawVerdict:
         return not_judged("gradients are not synchronised")
     if gradients_depend_on_the_data(evidence).status == "broken":
         return not_judged("gradients are zero, or not finite")
+    if gradients_are_in_flight(evidence):
+        return not_judged(_NOT_AWAITED)
     if clipping_comes_last(evidence).status == "broken":
         return not_judged("gradients are clipped before they are complete")
     if ranks_train_in_the_same_mode(evidence).status == "broken":
@@ -292,6 +298,8 @@ def clipping_comes_last(evidence: Evidence) -> LawVerdict:
         return not_judged("the script does not clip by torch.nn.utils")
     if evidence.sharded:
         return not_judged(evidence.sharded)
+    if gradients_are_in_flight(evidence):
+        return not_judged(_NOT_AWAITED)
     for step in range(evidence.steps_seen):
         own = [[event for event in events if event["step"] == step] for events in clips]
         numbers = {event["number"] for event in own[0]}

@@ -14,11 +14,11 @@ import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
 from ..recorded_process import Run
-from . import compared_steps, gathered_places, models
+from . import asynchronous, compared_steps, gathered_places, models
 from .divisors_before import divided_before
 from .means_over_ranks import is_divided_by_world_size, metric_that_is_no_mean, numbers_that_divide
 from .patching import line_in, own_frame, replace_everywhere
-from .tensors import digest
+from .tensors import checksum
 
 _NAMES = (
     "all_reduce",
@@ -70,7 +70,7 @@ def install(run: Run) -> None:
                     **described,
                     **_averaged(run, name, described),
                     **({"autograd": True} if name == "all_reduce" and run.full and _in_autograd_function() else {}),
-                    **(_buffer(run, args, kwargs) if name == "broadcast" else {}),
+                    **(_overwritten(run, args, kwargs) if name == "broadcast" else {}),
                 )
                 inside[0] += 1
                 try:
@@ -78,10 +78,12 @@ def install(run: Run) -> None:
                 finally:
                     inside[0] -= 1
                 gathered_places.gathered(run, name, args)
+                started = asynchronous.of(run).started(name, (*args, *kwargs.values()), result)
                 run.note(
                     "left",
                     op=name,
                     values=_small(args, kwargs) if result is None else None,
+                    asynchronous=started,
                     **_sampled(run, name, args, result),
                 )
                 return result
@@ -90,6 +92,7 @@ def install(run: Run) -> None:
 
         return make
 
+    asynchronous.install(run)
     for name in (*_NAMES, *_POINT_TO_POINT):
         replace_everywhere((c10d, dist), name, noting(name))
 
@@ -171,17 +174,15 @@ def _in_autograd_function() -> bool:
     return False
 
 
-def _buffer(run: Run, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Name, root and previous digest of a module buffer that is broadcast in training; empty for other tensors."""
+def _overwritten(run: Run, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Root and previous digest of a tensor that is broadcast in training, and its name if it is a module's buffer."""
     tensor = args[0] if args else kwargs.get("tensor")
-    if run.mirrors or not run.trains or not compared_steps.of(run).now():
+    if run.mirrors or not run.trains or not compared_steps.of(run).now() or not isinstance(tensor, torch.Tensor):
         return {}
-    for module in models.of(run).roots:
-        for name, each in module.named_buffers():
-            if each is tensor:
-                root = args[1] if len(args) > 1 else kwargs.get("src", kwargs.get("group_src", 0))
-                return {"buffer": name.removeprefix("module."), "root": int(root or 0), "digest": digest(each)}
-    return {}
+    root = args[1] if len(args) > 1 else kwargs.get("src", kwargs.get("group_src", 0))
+    buffers = (named for module in models.of(run).roots for named in module.named_buffers())
+    names = [name.removeprefix("module.") for name, each in buffers if each is tensor]
+    return {"root": int(root or 0), "digest": f"{checksum(tensor):x}", **({"buffer": names[0]} if names else {})}
 
 
 def _small(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[float] | None:

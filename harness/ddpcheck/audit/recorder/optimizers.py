@@ -14,6 +14,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 
 from ..recorded_process import Run
 from . import (
+    asynchronous,
     compared_steps,
     fully_sharded,
     gradients,
@@ -71,6 +72,7 @@ class Optimizers:
             self._noted: dict[str, Any] = {}
         if self._inside > 1:  # ZeRO steps an optimizer of its own inside
             return None
+        asynchronous.of(self.run).report()
         draws = torch_random_draws.of(self.run)
         with draws.unwatched():
             optimizer_states.of(self.run).see(optimizer)
