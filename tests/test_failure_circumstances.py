@@ -21,7 +21,7 @@ from ddpcheck.job import (
     TensorSpec,
     ZeroGrad,
 )
-from ddpcheck.models.spec import BatchNorm, Embedding, Linear, ModelSpec, mlp
+from ddpcheck.models.spec import BatchNorm, Embedding, Linear, ModelSpec, Scale, mlp
 from ddpcheck.running.job_circumstances import circumstances_of, common_circumstances
 
 ALL = ((0, 1), (2, 3))
@@ -134,3 +134,27 @@ def test_rare_description_of_a_value_comes_before_a_rare_error() -> None:
     many = [failed(f"window {number}", "accumulation", PADDING, job=WINDOW) for number in range(7)]
     told = headlines([*many, *rare])
     assert told == [PADDING.headline, values.NOT_REDUCED().headline, ERROR.headline]
+
+
+def test_a_cause_of_ranks_without_samples_implies_nothing_where_all_have_some() -> None:
+    idle = job(ZeroGrad(), Backward(((0, 1), ())), Observe())
+    local, part = values.NOT_REDUCED(), gradients.PART_OF_LARGE_TENSOR_LOCAL(elements=4096, first=2048, last=4095)
+    elsewhere = failed("large", "buckets", part, job=PLAIN)
+    assert headlines([failed("local", "accumulation", local, job=idle), elsewhere]) == [local.headline, part.headline]
+    assert headlines([failed("local", "accumulation", local, job=PLAIN), elsewhere]) == [local.headline]
+
+
+def test_a_guess_about_an_earlier_backward_explains_no_first_one() -> None:
+    left, unpacked = gradients.STATE_LEFT_BEHIND(), gradients.UNPACKED_IN_OTHER_ORDER()
+    twice = job(Backward(ALL), Backward(ALL), Observe())
+    later = [failed(f"later {number}", "accumulation", left, job=twice) for number in range(3)]
+    assert headlines([*later, failed("a", "gradients", unpacked, job=twice)]) == [left.headline]
+    assert headlines([*later, *(failed(name, "gradients", unpacked, job=PLAIN) for name in "ab")]) == [
+        unpacked.headline
+    ]
+
+
+def test_a_buffer_is_a_circumstance() -> None:
+    buffered = ModelSpec((Linear("fc", 2, 2), Scale("scale", 2, buffer=True)))
+    assert "a buffer" in circumstances_of(failed("a", "gradients", NONFINITE, job=job(Backward(ALL), model=buffered)))
+    assert "a buffer" not in circumstances_of(failed("a", "gradients", NONFINITE, job=PLAIN))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from failed_verdicts import failed, headlines
 
 from ddpcheck.causes import (
@@ -131,6 +133,14 @@ def test_of_two_causes_of_a_value_the_one_that_others_show_leads() -> None:
     assert headlines([either]) == [kept.headline]
     both = [either, failed("local", "accumulation", divided)]
     assert headlines(both) == [divided.headline]
+
+
+def test_a_divisor_of_ranks_or_micro_batches_is_that_of_windows_if_single_backwards_are_right() -> None:
+    ranks_, windows = values.DIVIDED_TOO_OFTEN(world_size=2), gradients.DIVIDED_BY_MICRO_BATCHES(count=2)
+    either = failed("mean of own", "gradients", ranks_, windows)
+    assert headlines([either]) == [ranks_.headline]
+    single = replace(either, check="check_gradients_equal_the_large_batch_exactly", status="passed", diagnosis=None)
+    assert headlines([single, either]) == [windows.headline]
 
 
 def test_possible_cause_of_all_failures_explains_those_that_only_describe_values() -> None:

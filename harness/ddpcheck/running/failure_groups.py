@@ -11,25 +11,41 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from ..causes import Cause, ranks
+from ..causes import Cause, gradients, ranks, values
 from ..causes.cause import Certainty
 from ..verdict import Verdict
 from .failure_causes import Identity, depth, identity_of, is_a_guess, tells_little
 from .group_symptoms import FailureGroup, with_symptoms
 from .implied_causes import CONDITIONS, LOOKS, implied_by
 
+_PLAIN = "check_gradients_equal_the_large_batch_exactly"
+"""A check whose Jobs have no accumulation windows."""
 _MANY = 3
 """A cause with fewer than 1/n of the checks of the most common cause explains little of the run."""
 
 
 def group_failures(verdicts: Iterable[Verdict]) -> list[FailureGroup]:
     """The failures, grouped by cause, with symptoms under their causes; the most fundamental cause is first."""
-    failed = [verdict for verdict in verdicts if not verdict.ok]
+    every = tuple(verdicts)
+    plain = {(each.adapter, each.world_size) for each in every if each.check == _PLAIN and each.status == "passed"}
+    failed = [
+        _only_in_windows(each) if (each.adapter, each.world_size) in plain else each for each in every if not each.ok
+    ]
     shared = [_sharing_a_cause(verdict, failed) for verdict in failed]
     told = [verdict for group in _by_identity(shared) for verdict in _under_its_condition(group)]
     found = with_symptoms(_by_identity(told))
     most = max((len(group.explained) for group in found), default=0)
     return sorted(found, key=lambda group: (_rareness(group, most), *_standing(group.first)))
+
+
+def _only_in_windows(verdict: Verdict) -> Verdict:
+    """The verdict, if gradients of single backwards are right: a divisor that counts micro-batches leads the same one that
+    counts ranks.
+    """
+    ids = [cause.id for cause in verdict.causes]
+    if ids[:1] != [values.DIVIDED_TOO_OFTEN.id] or gradients.DIVIDED_BY_MICRO_BATCHES.id not in ids:
+        return verdict
+    return led_by(verdict, verdict.causes[ids.index(gradients.DIVIDED_BY_MICRO_BATCHES.id)])
 
 
 def _rareness(group: FailureGroup, most: int) -> int:
