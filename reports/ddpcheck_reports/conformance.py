@@ -38,11 +38,10 @@ def markdown(results: Results, run_again: Callable[[Verdict], str] = _no_command
     adapters = list(dict.fromkeys(verdict.adapter for verdict in verdicts))
     parts = ["# Conformance", _summary(adapters, verdicts), *_causes(verdicts)]
     parts += [*_failures(verdicts, run_again), _legend(verdicts)]
-    for family in dict.fromkeys(verdict.family for verdict in verdicts):
-        parts += [
-            f"## {family}",
-            _family_table(adapters, [verdict for verdict in verdicts if verdict.family == family]),
-        ]
+    judged = {verdict.check for verdict in verdicts if verdict.status != "skipped"}
+    shown = [verdict for verdict in verdicts if verdict.check in judged]
+    for family in dict.fromkeys(verdict.family for verdict in shown):
+        parts += [f"## {family}", _family_table(adapters, [verdict for verdict in shown if verdict.family == family])]
     parts += _observations(verdicts)
     parts += _reasons(verdicts)
     parts += ["## How this was run", _environment(results)]
@@ -71,7 +70,10 @@ def _summary(adapters: Sequence[str], verdicts: Sequence[Verdict]) -> str:
 def _legend(verdicts: Iterable[Verdict]) -> str:
     used = {verdict.status for verdict in verdicts}
     marks = [f"{SYMBOLS[status]} {text}" for status, text in _MEANING.items() if status in used]
-    return f"In the tables below each symbol is one world size, in ascending order: {'; '.join(marks)}."
+    return (
+        f"In the tables below each symbol is one world size, in ascending order: {'; '.join(marks)}. They leave out checks "
+        "that were skipped everywhere."
+    )
 
 
 def _family_table(adapters: Sequence[str], verdicts: Sequence[Verdict]) -> str:

@@ -165,7 +165,7 @@ def _times(result: Result) -> Table:
                 milliseconds(row.times.base),
                 milliseconds(row.times.head),
                 change(last),
-                str(last.launches),
+                str(row.decision.launches),
             ]
             cells[5] = said(row.decision)
         table.add_row(row.benchmark.name, *map(escape, cells))

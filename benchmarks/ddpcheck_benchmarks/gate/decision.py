@@ -100,6 +100,11 @@ class Decision:
         return self.looks[-1]
 
     @property
+    def launches(self) -> int:
+        """Those of the measurement and of the confirmation."""
+        return self.last.launches + (self.confirmation.launches if self.confirmation else 0)
+
+    @property
     def faster(self) -> bool:
         return self.verdict == "pass" and self.last.high < 0
 

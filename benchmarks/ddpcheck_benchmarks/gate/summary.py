@@ -59,8 +59,15 @@ def headline(record: Record, result: Result, *, strict: bool = False, more_accep
     undecided = [row.benchmark.name for row in result.rows if row.decision and row.decision.verdict != "pass"]
     if undecided:
         said = "UNDECIDED" if status == UNUSABLE else "no regression shown; undecided"
-        return f"{what}{said}: {', '.join(undecided)}{_advice(record)}"
+        return f"{what}{said}: {', '.join(undecided)}{_first_slower(result)}{_advice(record)}"
     return what + "no regression"
+
+
+def _first_slower(result: Result) -> str:
+    """What was slower in the measurement, though not in the confirmation; empty if nothing was."""
+    decisions = ((row.benchmark.name, row.decision) for row in result.rows)
+    seen = [f"{name} {share(each.last.estimate)}" for name, each in decisions if each and each.verdict == "unconfirmed"]
+    return f"; slower at first ({', '.join(seen)}), but not confirmed: run it again on an idle machine" if seen else ""
 
 
 def _advice(record: Record) -> str:
@@ -130,7 +137,7 @@ def _time_cells(row: Row) -> Iterator[Sequence[str]]:
         milliseconds(times.base),
         milliseconds(times.head),
         change(last),
-        str(last.launches + (decision.confirmation.launches if decision.confirmation else 0)),
+        str(decision.launches),
         share(math.log1p(decision.detectable)),
         said(decision) + " (by less than counts)" * decision.ignored,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import traceback
 
+from ..causes.audit.accumulation import ACCUMULATION_NOT_DIVIDED, LAST_WINDOW_NOT_STEPPED
 from ..causes.audit.gradients import CLIP_EVERY_MICRO_BATCH, GRADIENTS_ALL_ZERO, GRADIENTS_LOST
 from ..causes.audit.replicas import REPLICAS_DRIFT
 from ..causes.audit.steps import RANKS_STEP_APART, SCHEDULE_STEPS_DIFFER
@@ -26,6 +27,8 @@ _FOLLOWING = {
         RANKS_STEP_APART,
         SCHEDULE_STEPS_DIFFER,
         CLIP_EVERY_MICRO_BATCH,
+        ACCUMULATION_NOT_DIVIDED,
+        LAST_WINDOW_NOT_STEPPED,
     )
 }
 """Causes that are no finding of their own after a law that they follow."""

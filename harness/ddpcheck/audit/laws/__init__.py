@@ -154,6 +154,7 @@ LAWS: tuple[Law, ...] = (
         "accumulation",
         "Each of k accumulated micro-batches counts 1/k.",
         accumulation.windows_divide_by_their_size,
+        follows=("ranks_step_together",),
         of_one_process=True,
     ),
     Law(
@@ -161,6 +162,7 @@ LAWS: tuple[Law, ...] = (
         "accumulation",
         "No micro-batch is lost at the end of an epoch.",
         accumulation.windows_are_stepped,
+        follows=("ranks_step_together",),
         of_one_process=True,
     ),
     Law(

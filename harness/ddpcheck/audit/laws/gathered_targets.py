@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from ...causes import Cause
 from ...causes.audit import gradients as causes
 from ..event_journal import Event
@@ -23,15 +25,15 @@ def targets_not_shifted(evidence: Evidence, step: int) -> Cause | None:
 
 
 def targets_shifted_by_other_rows(evidence: Evidence, step: int) -> Cause | None:
-    """The cause, if targets count on from rank to rank by their rows, and each rank gives more features than these."""
+    """The cause, if targets go on from rank to rank by another number of rows than each rank gives features."""
     gathered = {event["shape"][0] for event in gathers(evidence) if event["step"] == step and event["shape"]}
     for together in evidence.aligned("positions"):
-        rows, columns, line = (together[0][name] for name in ("rows", "columns", "line"))
-        by_rows = all(event["first"] == together[0]["first"] + rank * rows for rank, event in enumerate(together))
-        if together[0]["step"] == step and by_rows and len(gathered) == 1:
-            (own,) = gathered
-            if own != rows and own * evidence.ranks == columns:
-                return causes.TARGETS_SHIFTED_BY_OTHER_ROWS(shift=rows, own=own, line=line)
+        columns, line = together[0]["columns"], together[0]["line"]
+        shifts = {later["first"] - earlier["first"] for earlier, later in pairwise(together)}
+        if together[0]["step"] == step and len(shifts) == len(gathered) == 1:
+            (shift,), (own,) = shifts, gathered
+            if shift != own and own * evidence.ranks == columns:
+                return causes.TARGETS_SHIFTED_BY_OTHER_ROWS(shift=shift, own=own, line=line)
     return None
 
 
