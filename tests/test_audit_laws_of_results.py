@@ -58,6 +58,21 @@ def test_a_metric_that_is_divided_by_all_samples_and_averaged(
     assert not told or (judged.causes[0].get("divided"), judged.causes[0].get("line")) == ("train.py:8", "train.py:9")
 
 
+@pytest.mark.parametrize(
+    ("numbers", "told"),
+    [
+        ((743.0, 820.0), True),
+        ((743.0, 743.0), False),
+        ((0.5, 0.25), False),
+        ((1.0, 2.0), False),
+        ((None, 820.0), False),
+    ],
+)
+def test_means_over_numbers_of_each_rank_are_no_mean(numbers: tuple[float | None, float], told: bool) -> None:
+    judged = judge_mean_over_ranks((50, 50), [None, None], numbers=numbers)
+    assert [each.id for each in judged.causes] == ["mean-of-own-means"] * told
+
+
 def test_a_data_set_that_each_rank_reads_but_for_its_end_is_no_shard() -> None:
     assert judge_mean_over_ranks((96, 96), [100.0, 100.0]).status == "held"
 
@@ -72,14 +87,20 @@ def judge_mean_over_ranks(
     values: tuple[float, float] = (0.2, 0.3),
     *,
     world: bool = False,
+    numbers: tuple[float | None, float | None] = (None, None),
 ) -> LawVerdict:
-    """by: what each rank has divided its value by, before the mean over ranks. The data set has 100 samples."""
+    """by: the length that each rank has divided its value by, before the mean over ranks; numbers: what counts anything else.
+    The data set has 100 samples.
+    """
     loader = {"kind": "loader", "key": "v", "size": 100, "line": "train.py:4"}
     ranks = []
     for rank, samples in enumerate(samples_of_ranks):
         batch = {"kind": "batch", "key": "v", "passed": 0, "size": samples, "grad": False, "step": 3}
         end = {"kind": "epoch_end", "key": "v", "passed": 0, "cut": False, "batches": 4}
-        before = [{"by": by[rank], "world": world, "line": "train.py:8"}] if rank < len(by) else []
+        divided = (
+            {"by": by[rank], "number": numbers[rank], "world": world, "line": "train.py:8"} if rank < len(by) else None
+        )
+        before = [divided] if divided else []
         mean = {"averaged": True, "metric": "", "before": before}
         ranks.append([loader, batch, end, call("all_reduce", "train.py:9", values=[values[rank]], **mean)])
     return results.means_weigh_ranks_by_their_samples(evidence(*ranks))

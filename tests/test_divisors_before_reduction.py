@@ -9,6 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 pytest.importorskip("torch")
+import torch
+
 from ddpcheck.audit.recorder.divisors_before import divided_before
 
 LOOP = "total = 0.0\nfor loss in losses:\n    total += loss * 4\n"
@@ -82,6 +84,37 @@ def test_divisors_before_a_reduction(tmp_path: Path, source: str, found: list[tu
 )  # fmt: skip
 def test_divisors_that_are_not_known(tmp_path: Path, source: str) -> None:
     assert [by for by, _ in divisors(tmp_path, source)] in ([None], [])
+
+
+@pytest.mark.parametrize(
+    ("source", "number"),
+    [
+        ("totals = ones(2) * 7\nx = totals[0] / totals[1]\nall_reduce(x)", 7),
+        ("n = 7\nx = tensor(share / max(n, 1))\nall_reduce(x)", 7),
+        ("n = ones(()) * 7\nx = tensor(share / n.item())\nall_reduce(x)", 7),
+        ("seen = {'tokens': 7}\nx = tensor(share)\nx = x / seen['tokens']\nall_reduce(x)", 7),
+        ("x = tensor(share / (outputs * 3))\nall_reduce(x)", None),
+        ("x = tensor(share / accuracy(2.0))\nall_reduce(x)", None),
+    ],
+)
+def test_the_value_of_a_divisor_at_the_reduction(tmp_path: Path, source: str, number: float | None) -> None:
+    told: list[float | None] = []
+    file = tmp_path / "script.py"
+    file.write_text(source)
+
+    def all_reduce(_tensor: object) -> None:
+        told.extend(each.number for each in divided_before("all_reduce", sys._getframe(1), 2))
+
+    names = {
+        "all_reduce": all_reduce,
+        "tensor": torch.tensor,
+        "ones": torch.ones,
+        "share": 0.5,
+        "outputs": 2,
+        "accuracy": float,
+    }
+    exec(compile(source, str(file), "exec"), names)
+    assert told == [number]
 
 
 def test_a_script_whose_source_is_not_there_has_no_divisors() -> None:

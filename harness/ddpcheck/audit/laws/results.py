@@ -81,6 +81,11 @@ def means_weigh_ranks_by_their_samples(evidence: Evidence) -> LawVerdict:
             return broken(
                 f"a sum over {counts[0]} samples of {sum(counts)} is divided by all, then by {evidence.ranks}", cause
             )
+        if apart := _divided_by_numbers_apart(together):
+            event, numbers = apart
+            told = ", ".join(map(str, numbers))
+            cause = causes.MEAN_OF_OWN_MEANS(numbers=numbers, line=event["line"], divided=event["before"][0]["line"])
+            return broken(f"values that the ranks have divided by {told} are averaged", cause)
         if len(set(counts)) == 1:
             continue
         reduced = [e for e in reductions if e["op"] in ("all_reduce", "reduce") and e["values"] and not _whole(e)]
@@ -128,6 +133,20 @@ def _divided_twice(
         if len(counts) > 1 and apart and divisors and by_all and all(event.get("before") for event in events):
             first: Event = events[0]
             return first
+    return None
+
+
+def _divided_by_numbers_apart(
+    together: Sequence[tuple[Event, int, list[Event]]],
+) -> tuple[Event, tuple[int, ...]] | None:
+    """The mean over ranks of values that each rank has divided by a number of its own, such as its tokens; and the numbers."""
+    for events in zip(*(reductions for _, _, reductions in together), strict=False):
+        if not all(event.get("averaged") and event.get("before") for event in events):
+            continue
+        for divisors in zip(*(event["before"] for event in events), strict=False):
+            numbers = [each.get("number") or 0.0 for each in divisors]
+            if all(number > 1 and number.is_integer() for number in map(float, numbers)) and len(set(numbers)) > 1:
+                return events[0], tuple(map(int, numbers))
     return None
 
 

@@ -229,7 +229,12 @@ def _divisors(run: Run, name: str, frame: FrameType, world_size: int) -> list[di
     calls[chain] += 1
     divided = divided_before(name, frame, world_size) if calls[chain] <= _READ else []
     return [
-        {"by": each.by, "world": each.world, "line": line_in(each.file, each.line, run.root)}
+        {
+            "by": each.by,
+            "number": each.number,
+            "world": each.world,
+            "line": line_in(each.file, each.line, run.root),
+        }
         for each in divided
         if all(other.line for other in divided)
     ]

@@ -15,6 +15,8 @@ from dataclasses import dataclass, replace
 from types import FrameType
 from typing import Any
 
+import torch
+
 from .means_over_ranks import DIVISIONS, call_at, function_at, is_world_size, last_name, names
 from .patching import own_caller
 
@@ -31,13 +33,15 @@ _DEPTH = 16
 @dataclass(frozen=True)
 class Divided:
     """By what one value that goes into the sum was divided, and where: file and line. length: of a data set, or of anything else;
-    1 without a division, None if it is not known. worlds: the power of the world size in the divisor.
+    1 without a division, None if it is not known. worlds: the power of the world size in the divisor. number: the value of a
+    divisor that counts something else, such as tokens; None if it is not known.
     """
 
     length: float | None = 1.0
     worlds: float = 1.0
     file: str = ""
     line: int = 0
+    number: float | None = None
 
     @property
     def by(self) -> float | None:
@@ -47,10 +51,10 @@ class Divided:
     def world(self) -> bool:
         return self.worlds > 1
 
-    def over(self, length: float | None, worlds: float, file: str, line: int) -> Divided:
+    def over(self, length: float | None, worlds: float, file: str, line: int, number: float | None) -> Divided:
         """Divided again. Of two lengths, one may be that of a sample, so that their product says nothing."""
         if length is None or self.length is None or 1.0 not in (length, self.length):
-            return Divided(None, self.worlds * worlds, file, line)
+            return Divided(None, self.worlds * worlds, file, line, number)
         return Divided(self.length * length, self.worlds * worlds, file, line)
 
 
@@ -145,7 +149,7 @@ def _over(values: Iterable[Divided], divisor: ast.expr, place: _Place) -> Iterat
         return
     length, worlds = _factors(divisor, place)
     for each in values:
-        yield each.over(length, worlds, place.file, divisor.lineno)
+        yield each.over(length, worlds, place.file, divisor.lineno, _number(divisor, place.frame))
 
 
 def _of_name(name: str, place: _Place) -> Iterator[Divided]:
@@ -283,6 +287,24 @@ def _length_of(value: Any) -> float | None:
     with suppress(Exception):  # of the script's own
         return float(len(value)) if isinstance(value, Sized) else None
     return None
+
+
+def _number(expression: ast.expr, frame: FrameType) -> float | None:
+    """The number that a name, an attribute, or an element of a tensor or list has at the reduction; None for others."""
+    if isinstance(expression, ast.Call):
+        receiver = expression.func.value if isinstance(expression.func, ast.Attribute) else None
+        if receiver is not None and last_name(expression.func) == "item":
+            return _number(receiver, frame)
+        same = isinstance(expression.func, ast.Name) and expression.func.id in _SAME_NUMBER
+        return _number(expression.args[0], frame) if same and expression.args else None
+    value = _value(expression, frame)
+    if isinstance(expression, ast.Subscript) and isinstance(expression.slice, ast.Constant):
+        every = _value(expression.value, frame)
+        with suppress(Exception):  # of the script's own
+            value = every[expression.slice.value] if type(every) in (torch.Tensor, list, tuple, dict) else None
+    if type(value) is torch.Tensor and value.numel() == 1:
+        value = value.item()
+    return float(value) if type(value) in (int, float) else None
 
 
 def _value(expression: ast.expr, frame: FrameType) -> Any:

@@ -2,6 +2,15 @@
 
 from ..cause import Kind
 
+MEAN_OF_OWN_MEANS = Kind(
+    "mean-of-own-means",
+    "Values that the ranks have divided by {numbers} are averaged at {line}, as if these were equal.",
+    because="One process divides the sum by all of them together.",
+    look="{divided}: reduce the sum and the number, and divide then",
+    numbers=tuple[int, ...],
+    line=str,
+    divided=str,
+)
 METRIC_WITHOUT_COUNTS = Kind(
     "metric-averaged-without-counts",
     "The reduction at {line} averages ranks with different numbers of samples: {counts}.",
