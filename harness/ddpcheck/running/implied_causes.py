@@ -187,7 +187,9 @@ IMPLIES: dict[str, frozenset[str]] = {
         values.NOT_REDUCED,
         gradients.LAST_BACKWARD_NOT_REDUCED,
         gradients.SYNCHRONISED_INSIDE_NO_SYNC,
+        programs.NOT_REDUCED_AFTER_NO_SYNC,
         replicas.BUFFERS_APART_IN_NO_SYNC,
+        traffic.SENDS_INSIDE_NO_SYNC,
         *_LOCAL,
     ),
     # a part may be all of a small array
@@ -238,6 +240,13 @@ IMPLIES: dict[str, frozenset[str]] = {
     training.steps.GRADIENTS_DOUBLED.id: _ids(training.steps.STEP_TWICE_AS_LONG),
     training.steps.GRADIENTS_ZERO.id: _ids(training.steps.ENDS_WITH_EPOCH, training.steps.PARAMETERS_NOT_STEPPED),
     training.schedules.SCHEDULE_PER_EPOCH.id: _ids(training.schedules.SCHEDULE_IGNORED),  # the same in a first epoch
+    # the same in windows of two micro-batches, and without momentum
+    training.steps.MAX_NORM_DOUBLED.id: _ids(
+        training.steps.MAX_NORM_TIMES_MICRO_BATCHES, training.steps.STEP_TAKEN_TWICE
+    ),
+    training.steps.STEP_TAKEN_TWICE_WITH_ZEROS.id: _ids(training.steps.EMPTY_WINDOW_STEPS_WITH_ZEROS),
+    training.resumes.RESUME_LOSES_OPTIMIZER.id: _ids(updates.OPTIMIZER_STATE_LOST),
+    programs.GRADIENTS_TAKEN_BY.id: _ids(programs.CHANGES_GRADIENTS),
     training.steps.MICRO_BATCHES_COUNTED_ON.id: _ids(training.schedules.RATE_READ_LATE),
     samplers.ORDER_COMES_TWICE.id: _ids(samplers.DIVISIBLE_PADDED, samplers.PADDED_TOO_MUCH, samplers.LENGTH_APART),
     samplers.DIVISIBLE_PADDED.id: _ids(samplers.PADDED_TOO_MUCH, samplers.LENGTH_APART),

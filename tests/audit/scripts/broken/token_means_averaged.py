@@ -1,4 +1,4 @@
-"""A character model on padded lines; the evaluation averages the ranks' means over tokens, of which they have different numbers."""
+"""A character model on padded lines; the evaluation averages means over tokens, of which the ranks have different numbers."""
 
 import torch
 import torch.distributed as dist
