@@ -149,6 +149,7 @@ _MISMATCHED = (
 _OF_OTHER_LAYOUTS = (
     gradients.UNPACKED_IN_OTHER_ORDER,
     gradients.AT_OWN_INITIAL,  # by chance, of small whole numbers
+    gradients.RANKS_MISSING,
     replicas.NONFINITE_FROM_NOWHERE,
     *_MISMATCHED,
 )
