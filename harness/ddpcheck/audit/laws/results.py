@@ -81,12 +81,9 @@ def means_weigh_ranks_by_their_samples(evidence: Evidence) -> LawVerdict:
             return broken(
                 f"a sum over {counts[0]} samples of {sum(counts)} is divided by all, then by {evidence.ranks}", cause
             )
-        if apart := _divided_by_numbers_apart(together):
-            event, numbers = apart
-            told = ", ".join(map(str, numbers))
-            cause = causes.MEAN_OF_OWN_MEANS(numbers=numbers, line=event["line"], divided=event["before"][0]["line"])
-            return broken(f"values that the ranks have divided by {told} are averaged", cause)
         if len(set(counts)) == 1:
+            if own := _mean_of_own_means(together):
+                return own
             continue
         reduced = [e for e in reductions if e["op"] in ("all_reduce", "reduce") and e["values"] and not _whole(e)]
         told = f"ranks with {', '.join(map(str, counts))} samples"
@@ -136,17 +133,19 @@ def _divided_twice(
     return None
 
 
-def _divided_by_numbers_apart(
-    together: Sequence[tuple[Event, int, list[Event]]],
-) -> tuple[Event, tuple[int, ...]] | None:
-    """The mean over ranks of values that each rank has divided by a number of its own, such as its tokens; and the numbers."""
+def _mean_of_own_means(together: Sequence[tuple[Event, int, list[Event]]]) -> LawVerdict | None:
+    """The verdict on a mean over ranks of values that each rank has divided by a number of its own, such as its tokens."""
     for events in zip(*(reductions for _, _, reductions in together), strict=False):
         if not all(event.get("averaged") and event.get("before") for event in events):
             continue
         for divisors in zip(*(event["before"] for event in events), strict=False):
-            numbers = [each.get("number") or 0.0 for each in divisors]
-            if all(number > 1 and number.is_integer() for number in map(float, numbers)) and len(set(numbers)) > 1:
-                return events[0], tuple(map(int, numbers))
+            numbers = tuple(each.get("number") or 0.0 for each in divisors)
+            if len(set(numbers)) > 1 and all(number > 1 and number.is_integer() for number in numbers):
+                counts, line = tuple(map(int, numbers)), events[0]["line"]
+                cause = causes.MEAN_OF_OWN_MEANS(numbers=counts, line=line, divided=divisors[0]["line"])
+                return broken(
+                    f"values that the ranks have divided by {', '.join(map(str, counts))} are averaged", cause
+                )
     return None
 
 
