@@ -294,9 +294,10 @@ def _replace_sync_batch_norm() -> None:
         dims = [0, *range(2, batch.dim())]
         shape = [1, -1, *[1] * (batch.dim() - 2)]
         own = torch.full((1,), batch.numel() / batch.shape[1])
-        total = all_reduce(torch.cat([batch.sum(dims), own]), group=self.process_group)
+        values = batch.to(torch.promote_types(batch.dtype, torch.float32))  # as a GPU does with what autocast has made
+        total = all_reduce(torch.cat([values.sum(dims), own]), group=self.process_group)
         mean, count = total[:-1] / total[-1], float(total[-1])
-        centred = batch - mean.reshape(shape)
+        centred = values - mean.reshape(shape)
         variance = all_reduce((centred * centred).sum(dims), group=self.process_group) / count
         if self.running_mean is not None:
             with torch.no_grad():
@@ -307,7 +308,7 @@ def _replace_sync_batch_norm() -> None:
         made = centred * torch.rsqrt(variance + self.eps).reshape(shape)
         if self.weight is not None:
             made = made * self.weight.reshape(shape) + self.bias.reshape(shape)
-        return made
+        return made.to(batch.dtype)
 
     norm: Any = torch.nn.SyncBatchNorm
     norm.forward = forward

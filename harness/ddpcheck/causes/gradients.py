@@ -210,7 +210,7 @@ SOME_RANKS_NOT_RESET = Kind(
 LAST_MICRO_BATCH_ONLY = Kind(
     "last-micro-batch-only",
     "Only the last micro-batch counts: gradients accumulated before it are lost.",
-    look="the line that stores a micro-batch's gradient inside no_sync: add, do not assign",
+    look="where a micro-batch's gradient is stored: it must be added to the earlier ones, not assigned",
 )
 FIRST_MICRO_BATCH_MISSING = Kind(
     "first-micro-batch-missing",

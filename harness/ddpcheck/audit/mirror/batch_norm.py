@@ -33,14 +33,20 @@ def install(run: Run) -> None:
             sizes = _shards(run, batch.shape[0])
             if not inside[0] or not training or sizes is None:
                 if inside[0] and training and len(run.samples) > 1:
-                    run.note("misfit", what="batch norm", step=run.step, line=run.line())
+                    why = f"{batch.shape[0]} rows in a batch of {sum(run.samples)} samples"
+                    run.note("misfit", what="batch norm", why=why, step=run.step, line=run.line())
                 return original(batch, mean, variance, *args, **kwargs)
             parts = []
             shift = int(run.settings.rolled) * (batch.shape[0] // sum(run.samples))
+            depth, inside[0] = (
+                inside[0],
+                0,
+            )  # a mode that intercepts functions of torch, such as --no-gpu's, calls this again
             for number, part in enumerate(torch.split(torch.roll(batch, -shift, 0), sizes)):
                 own = number == 0  # DDP keeps rank 0's statistics
                 running = (mean, variance) if own else (_copy(mean), _copy(variance))
                 parts.append(original(part, *running, *args, **kwargs))
+            inside[0] = depth
             return torch.roll(torch.cat(parts), shift, 0)
 
         return batch_norm

@@ -105,7 +105,7 @@ FORWARD_BYPASSES_WRAPPER = Kind(
 LAST_MICRO_BATCH_NOT_SYNCHRONISED = Kind(
     "last-micro-batch-not-synchronised",
     "The last backward before a step is inside no_sync.",
-    because="The gradients of the whole window stay on their ranks.",
+    because="What it adds to the gradients stays on its rank.",
     look="the condition for no_sync before {line}",
     certainty="certain",
     line=str,
