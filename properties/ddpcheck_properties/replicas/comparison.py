@@ -154,7 +154,7 @@ def compare_arrays(
     of = replace(of, told=_as_other_arrays_tell(of))
     named = [f"{name} ({ranks_named(ranks)})" for name, ranks in wrong.items()]
     listed = ", ".join(named[:_LISTED] + ["..."] * (len(named) > _LISTED))
-    note = f"wrong are {len(wrong)} of {len(entries)} {what}: {listed}"
+    note = f"wrong {'is' if len(wrong) == 1 else 'are'} {len(wrong)} of {len(entries)} {what}: {listed}"
     raise first.noting(note).about(what, named_first).blaming(causes_of_arrays(of))
 
 

@@ -19,6 +19,7 @@ from ..judges import because
 from ..strategies import GRADIENTS, PARAMETERS, shards, training_job
 from .comparison import as_one_process
 from .construction import from_rank_0
+from .gradient_probes import PAST_25_MIB
 from .reduction_comparison import local_then_synchronised, reduction_is_tight
 
 if TYPE_CHECKING:
@@ -75,8 +76,8 @@ def check_mixed_dtype_parameters_keep_their_precision(session: Session) -> None:
 
 @law("buckets", needs.replica, needs.replica.model_features("strided"))
 def check_column_major_parameters_train_like_row_major(session: Session) -> None:
-    """Weights stored column-major, small or large, behave like row-major ones. They start as rank 0's, get large-batch
-    gradients, move with every step, and continue from a saved state.
+    """Weights stored column-major, small or large, and past 25 MiB, behave like row-major ones. They start as rank 0's, get
+    large-batch gradients, move with every step, and continue from a saved state.
     """
     world, promised = session.world_size, session.capabilities
     if world > 1 and promised.replica.replica_sync >= ReplicaSync.PARAMETERS:
@@ -85,6 +86,8 @@ def check_column_major_parameters_train_like_row_major(session: Session) -> None
     large = Linear("fc1", 3, 997, strided=True), Linear("fc2", 997, 41, strided=True)
     jobs = [one_backward(world, *_STRIDED, rounds=3, batch=2), one_backward(world, *large)]
     jobs = [_trained(session, _STRIDED), *jobs, _trained(session, large)]
+    if world <= 2:
+        jobs.append(one_backward(world, Linear("fc1", 3, PAST_25_MIB // 3, strided=True), batch=1))
     for_each(session, fitting(session, jobs), because(as_one_process(promised), _STRIDES, name="fc1.weight"))
 
 
