@@ -82,8 +82,8 @@ def means_weigh_ranks_by_their_samples(evidence: Evidence) -> LawVerdict:
                 f"a sum over {counts[0]} samples of {sum(counts)} is divided by all, then by {evidence.ranks}", cause
             )
         if len(set(counts)) == 1:
-            if own := _mean_of_own_means(together):
-                return own
+            if averaged := _mean_of_own_means(together):
+                return averaged
             continue
         reduced = [e for e in reductions if e["op"] in ("all_reduce", "reduce") and e["values"] and not _whole(e)]
         told = f"ranks with {', '.join(map(str, counts))} samples"

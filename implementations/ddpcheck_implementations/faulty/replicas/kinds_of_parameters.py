@@ -61,6 +61,17 @@ class FrozenOnesWait(PlainReplica):
         return super().reduce(name, gradient) if name in self.sent else gradient
 
 
+@fault("large-column-major-reduced-in-a-copy", STRIDED, cause="not-reduced", model_features=FEATURES)
+class LargeReducedInCopy(PlainReplica):
+    """Gradients of a bucket's size and more are reduced where they are, in reshape(-1), which copies column-major ones."""
+
+    bucket_bytes = 1 << 20
+
+    def reduce(self, name: str, gradient: Array) -> Array:
+        in_place = gradient.nbytes < self.bucket_bytes or self.network.parameters[name].flags.c_contiguous
+        return super().reduce(name, gradient) if in_place else gradient
+
+
 @after("start")
 def parameters_in_the_models_dtype(replica: PlainReplica, model: ModelSpec) -> None:
     """Parameters of other dtypes are rounded."""
