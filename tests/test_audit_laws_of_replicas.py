@@ -8,12 +8,30 @@ import pytest
 from audit_evidence import LOADED, OFF, WRAPPED, Event, backward, call, cause, compared, evidence, state, step
 
 from ddpcheck.audit.conditions import Block, Condition, Source
-from ddpcheck.audit.evidence import Evidence
+from ddpcheck.audit.evidence import Evidence, RunSeen
 from ddpcheck.audit.laws import (
     gradients,
     replicas,
 )
 from ddpcheck.audit.laws.law import LawVerdict
+
+
+@pytest.mark.parametrize(
+    ("of_one", "of_noise", "told"),
+    [({"b0.mean": 2.0}, {"b0.mean": 2.0}, True), ({"b0.mean": 2.0}, {"b0.mean": 3.0}, False), ({}, {}, False)],
+    ids=["from-the-data", "random", "equal"],
+)
+def test_initial_values_of_one_ranks_data_are_noted(
+    of_one: dict[str, float], of_noise: dict[str, float], told: bool
+) -> None:
+    ranks = [[state(0, **{"0.0": "p", "b0.mean": "m"})]] * 2
+    mirrors = {
+        name: RunSeen(((({"kind": "initial", "norms": norms}),),), ("",))
+        for name, norms in (("one", of_one), ("noise", of_noise))
+    }
+    judged = replicas.ranks_start_from_the_same_parameters(replace(evidence(*ranks), mirrors=mirrors))
+    assert judged.status == "held"
+    assert ("first mean" in judged.observation) == told
 
 
 def test_replicas() -> None:

@@ -4,6 +4,7 @@ parameters.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from ...causes import Cause
@@ -12,6 +13,7 @@ from ...counted_nouns import counted
 from ..event_journal import Event
 from ..evidence import Evidence
 from .law import LawVerdict, broken, held, not_judged
+from .losses import near
 from .optimizer_states import optimizer_states_apart
 from .resuming import restored_on_some_ranks
 from .untrained_updates import update_of_some_ranks
@@ -83,7 +85,9 @@ def ranks_start_from_the_same_parameters(evidence: Evidence) -> LawVerdict:
         return not_judged("no forward with an optimizer was seen")
     names = different(first, "p")
     if not names:
-        return held(f"{sum(name[0].isdigit() for name in first[0]['digests'])} parameters are equal in all bits")
+        count = sum(name[0].isdigit() for name in first[0]["digests"])
+        made = _made_from_own_data(evidence, len(first[0]["digests"]))
+        return held(f"{count} parameters are equal in all bits", observation=made)
     parameter = evidence.name(names[0])
     headline = (
         f"{counted(len(names), 'parameter differs', 'parameters differ')} before the first step, first {parameter}"
@@ -94,6 +98,23 @@ def ranks_start_from_the_same_parameters(evidence: Evidence) -> LawVerdict:
         cause = causes.WEIGHTS_LOADED_ON_ONE_RANK(ranks=tuple(loading), line=line)
         return broken(headline, cause, causes.DIFFERENT_INITIAL_PARAMETERS(parameter=parameter))
     return broken(headline, causes.DIFFERENT_INITIAL_PARAMETERS(parameter=parameter))
+
+
+def _made_from_own_data(evidence: Evidence, count: int) -> str:
+    """What the user should know about initial values that both runs as one process make alike, and rank 0 otherwise. Random
+    values without a seed are other ones in each run; a seed that depends on the world size makes all `count` otherwise.
+    """
+    runs = [evidence.mirrors[name].of(0, "initial") for name in ("one", "noise") if name in evidence.mirrors]
+    norms = [event["norms"] for events in runs for event in events[:1]]
+    if len(norms) < 2:
+        return ""
+    alike = [name for name, norm in norms[0].items() if near(norm, norms[1].get(name, math.inf))]
+    if not 0 < 2 * len(alike) <= count:
+        return ""
+    return (
+        f"one process makes {counted(len(alike), 'other initial value')} than rank 0, first {evidence.name(alike[0])}: if they "
+        "are computed from the data, as means are, all samples must count"
+    )
 
 
 def replicas_stay_equal(evidence: Evidence) -> LawVerdict:

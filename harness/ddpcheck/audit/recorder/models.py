@@ -20,6 +20,8 @@ from ..recorded_process import Run
 from . import compared_steps, fully_sharded, gradients, modes, script_objects, torch_random_draws, untrained_writes
 from .tensors import checksum, digest, is_sharded, nudged, plain, walk, without_rest
 
+_OTHERWISE = 1e-3
+"""A relative difference that no rounding makes, in initial values that are computed from the data."""
 _WRAPPERS = re.compile(r"_orig_mod\.|_fsdp_wrapped_module\.")
 
 
@@ -206,6 +208,8 @@ class Models:
             return
         kept = source.load(f"state-{number}")
         misfits = []
+        if number == 0:
+            self._note_initial(kept)
         with torch.no_grad():
             for name, each in self.tensors().items():
                 there = kept.get(name)
@@ -219,6 +223,18 @@ class Models:
                     own.copy_(there)
         if misfits:
             self.run.note("misfit", what="state", step=self.run.step, names=misfits[:8], line=self.run.line())
+
+    def _note_initial(self, kept: dict[str, torch.Tensor]) -> None:
+        """Note the norms of values that this run has made otherwise than the real one, as of what is computed from the data."""
+        norms = {}
+        for name, each in self.tensors().items():
+            own, there = _local(each).detach().double(), kept.get(name)
+            if each.is_floating_point() and there is not None and there.shape == own.shape:
+                away = float(torch.linalg.vector_norm(own - there.to(own)))
+                if away > _OTHERWISE * float(torch.linalg.vector_norm(own)):
+                    norms[name] = float(torch.linalg.vector_norm(own))
+        if norms:
+            self.run.note("initial", norms=norms)
 
     def name_parameters(self) -> None:
         """Note the names of the optimizers' parameters, as the modules have them."""
