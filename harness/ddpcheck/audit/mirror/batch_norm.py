@@ -38,15 +38,17 @@ def install(run: Run) -> None:
                 return original(batch, mean, variance, *args, **kwargs)
             parts = []
             shift = int(run.settings.rolled) * (batch.shape[0] // sum(run.samples))
-            depth, inside[0] = (
-                inside[0],
-                0,
-            )  # a mode that intercepts functions of torch, such as --no-gpu's, calls this again
-            for number, part in enumerate(torch.split(torch.roll(batch, -shift, 0), sizes)):
-                own = number == 0  # DDP keeps rank 0's statistics
-                running = (mean, variance) if own else (_copy(mean), _copy(variance))
-                parts.append(original(part, *running, *args, **kwargs))
-            inside[0] = depth
+            depth = inside[0]
+            inside[0] = (
+                0  # a mode that intercepts functions of torch, such as that of --no-gpu, comes back here with a part
+            )
+            try:
+                for number, part in enumerate(torch.split(torch.roll(batch, -shift, 0), sizes)):
+                    own = number == 0  # DDP keeps rank 0's statistics
+                    running = (mean, variance) if own else (_copy(mean), _copy(variance))
+                    parts.append(original(part, *running, *args, **kwargs))
+            finally:
+                inside[0] = depth
             return torch.roll(torch.cat(parts), shift, 0)
 
         return batch_norm

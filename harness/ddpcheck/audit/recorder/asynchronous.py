@@ -34,21 +34,26 @@ class _Started:
 class Handles:
     """The handles of this process's asynchronous collectives.
 
-    A handle that is gone, and was never asked, is noted by the next event: its end comes inside any line.
+    A handle that is gone, and was never asked, is noted by the next collective or step: it may go inside any line. Each line is
+    noted once.
     """
 
     def __init__(self, run: Run) -> None:
         self.run = run
         self._running = weakref.WeakKeyDictionary[Any, _Started]()
         self._lost: list[_Started] = []
+        self._noted = set[tuple[str, str]]()
 
     def started(self, operation: str, args: tuple[Any, ...], handle: Any) -> bool:
         """Watch the handle that the script's own call of a collective has returned. Whether there is one."""
+        self.report()
         if type(handle) is not c10d.Work or not _called_by_script():
             return False
         run = self.run
         tensor = next((each for each in args if isinstance(each, torch.Tensor)), None)
-        seen, version = (None, 0) if tensor is None else (weakref.ref(tensor), tensor._version)
+        seen, version = None, 0
+        if tensor is not None and not tensor.is_inference():  # others have no version
+            seen, version = weakref.ref(tensor), tensor._version
         one = _Started(operation, run.line(), run.step, run.backwards, seen, version)
         self._running[handle] = one
         weakref.finalize(handle, self._gone, one).atexit = False
@@ -75,9 +80,10 @@ class Handles:
 
     def _note(self, one: _Started, how: str) -> None:
         run = self.run
-        run.note(
-            "in_flight", how=how, op=one.operation, step=one.step, number=one.number, start=one.line, line=run.line()
-        )
+        if (one.line, how) not in self._noted:
+            self._noted.add((one.line, how))
+            place = {"step": one.step, "number": one.number, "start": one.line, "line": run.line()}
+            run.note("in_flight", how=how, op=one.operation, **place)
 
 
 def _called_by_script() -> bool:

@@ -297,13 +297,13 @@ def _number(expression: ast.expr, frame: FrameType) -> float | None:
             return _number(receiver, frame)
         same = isinstance(expression.func, ast.Name) and expression.func.id in _SAME_NUMBER
         return _number(expression.args[0], frame) if same and expression.args else None
-    value = _value(expression, frame)
+    value: Any = _value(expression, frame)
     if isinstance(expression, ast.Subscript) and isinstance(expression.slice, ast.Constant):
         every = _value(expression.value, frame)
         with suppress(Exception):  # of the script's own
             value = every[expression.slice.value] if type(every) in (torch.Tensor, list, tuple, dict) else None
-    if type(value) is torch.Tensor and value.numel() == 1:
-        value = value.item()
+    if isinstance(value, torch.Tensor):
+        return float(value) if value.numel() == 1 and not value.is_complex() else None
     return float(value) if type(value) in (int, float) else None
 
 
