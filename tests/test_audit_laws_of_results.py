@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from audit_evidence import Event, call, cause, evidence, step
+from audit_evidence import Event, call, cause, evidence, state, step
 
 from ddpcheck.audit.evidence import Evidence, RunSeen
 from ddpcheck.audit.laws import (
@@ -257,3 +257,18 @@ def test_checkpoints() -> None:
     fits = results.checkpoints_fit_the_bare_model
     assert fits(evidence([save("/x/a.pt", True)], [])).status == "held"
     assert cause(fits(evidence([save("/x/a.pt", True), loaded], []))) == "checkpoint-has-wrapper-prefix"
+
+
+@pytest.mark.parametrize(("again", "told"), [("e", False), ("f", True)])
+def test_a_resumed_run_goes_on_with_models_that_no_optimizer_trains(again: str, told: bool) -> None:
+    def run(number: int, average: str) -> list[Event]:
+        return [step(number, after=["p"]), state(number + 1, **{"m1.weight": average})]
+
+    def seen(events: list[Event]) -> RunSeen:
+        return RunSeen(((*events, {"kind": "end", "why": "finished", "step": 1}),) * 2, ("",) * 2)
+
+    whole = evidence(*[[*run(0, "d"), *run(1, "e")]] * 2)
+    mirrors = {"interrupted": seen(run(0, "d")), "resumed": seen(run(0, again))}
+    found = resuming.resumed_runs_go_on(replace(whole, mirrors=mirrors))
+    assert [each.id for each in found.causes] == ["state-not-restored"] * told
+    assert found.status == ("broken" if told else "held")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from ...causes import Cause
 from ...causes.audit import results as causes
 from ...counted_nouns import counted, ranks_named
+from ..event_journal import Event
 from ..evidence import Evidence, RunSeen
 from .law import LawVerdict, broken, held, not_judged
 
@@ -16,7 +17,7 @@ _INPUTS = {"samples": ("batch",), "random draws": ("draw", "later_draw")}
 
 
 def resumed_runs_go_on(evidence: Evidence) -> LawVerdict:
-    """Compare step by step after the checkpoint: the ranks that load it, learning rates, samples, parameters."""
+    """Compare step by step after the checkpoint: the ranks that load it, learning rates, samples, parameters, other models."""
     resumed = evidence.mirrors.get("resumed")
     if resumed is None:
         return not_judged("no resumed run was asked for; see --resume-check")
@@ -47,12 +48,28 @@ def resumed_runs_go_on(evidence: Evidence) -> LawVerdict:
         if len(whole) != len(again) and not evidence.real.of(rank, "cut"):
             what = f"{counted(len(again), 'step')} instead of {len(whole)}"
             return broken(f"rank {rank} takes {what}", causes.STATE_NOT_RESTORED(what=what))
+        if apart := _untrained_apart(evidence.real.of(rank, "state"), resumed.of(rank, "state"), before):
+            what = f"{apart[1]}, which no optimizer trains, has other values in step {apart[0]}"
+            return broken(f"rank {rank}: {what}", causes.STATE_NOT_RESTORED(what=what))
     count = len(resumed.of(0, "step"))
     return (
         held(f"{counted(count, 'step')} after the checkpoint {'is' if count == 1 else 'are'} equal in all bits")
         if count
         else not_judged("no step was resumed")
     )
+
+
+def _untrained_apart(whole: Sequence[Event], again: Sequence[Event], before: int) -> tuple[int, str] | None:
+    """The first step in which a parameter of a module that no optimizer trains, such as an average of weights, differs; and its
+    name.
+    """
+    known = {event["step"]: event["digests"] for event in whole}
+    for event in again:
+        step = event["step"] + before
+        for name, made in event["digests"].items():
+            if name.startswith("m") and known.get(step, {}).get(name, made) != made:
+                return step, name.partition(".")[2]
+    return None
 
 
 def restored_on_some_ranks(evidence: Evidence, step: int) -> tuple[Cause, ...]:
