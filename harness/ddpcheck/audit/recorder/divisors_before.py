@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from .means_over_ranks import DIVISIONS, call_at, function_at, is_world_size, last_name, names
+from .means_over_ranks import DIVISIONS, call_at, function_at, is_world_size, last_name, names, value_of
 from .patching import own_caller
 
 _OF_ARGUMENT = frozenset({"tensor", "as_tensor", "scalar_tensor", "FloatTensor", "DoubleTensor", "float", "round"})
@@ -310,7 +310,7 @@ def _number(expression: ast.expr, frame: FrameType) -> float | None:
 def _value(expression: ast.expr, frame: FrameType) -> Any:
     """The value of a name or an attribute; None for others. A property, which may run code of the script, has none."""
     if isinstance(expression, ast.Name):
-        return frame.f_locals.get(expression.id, frame.f_globals.get(expression.id))
+        return value_of(expression, frame)
     if isinstance(expression, ast.Attribute):
         value = inspect.getattr_static(_value(expression.value, frame), expression.attr, None)
         return None if isinstance(value, property) else value

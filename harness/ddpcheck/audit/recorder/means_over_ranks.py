@@ -12,6 +12,7 @@ import linecache
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from types import FrameType
+from typing import Any
 
 DIVISIONS = frozenset({"div", "div_", "true_divide", "true_divide_"})
 _NUMBERS = frozenset({"float", "int"})
@@ -37,11 +38,8 @@ def is_divided_by_world_size(call: str, frame: FrameType, world_size: int) -> bo
 def numbers_that_divide(call: str, frame: FrameType) -> list[float]:
     """The plain numbers, such as a count of the rank's samples, by which the result of the call is divided as they are now."""
     read = _read(frame.f_code.co_filename, frame.f_lineno, call)
-    values = [
-        frame.f_locals.get(each.id, frame.f_globals.get(each.id))
-        for each in read.divisors
-        if isinstance(each, ast.Name) and each.id not in read.assigned_later
-    ]
+    names_now = (each for each in read.divisors if isinstance(each, ast.Name) and each.id not in read.assigned_later)
+    values = [value_of(each, frame) for each in names_now]
     return [float(value) for value in values if isinstance(value, (int, float)) and not isinstance(value, bool)]
 
 
@@ -216,9 +214,14 @@ def is_world_size(divisor: ast.expr, frame: FrameType, world_size: int) -> bool:
     if isinstance(divisor, ast.Attribute):
         return "world_size" in divisor.attr or divisor.attr == "num_processes"
     if isinstance(divisor, ast.Name):
-        value = frame.f_locals.get(divisor.id, frame.f_globals.get(divisor.id))
+        value = value_of(divisor, frame)
         return type(value) in (int, float) and value == world_size
     return False
+
+
+def value_of(name: ast.Name, frame: FrameType) -> Any:
+    """The value that the name has now; None if it has none."""
+    return frame.f_locals.get(name.id, frame.f_globals.get(name.id))
 
 
 def last_name(function: ast.expr) -> str:

@@ -230,9 +230,9 @@ class Models:
         for name, each in self.tensors().items():
             own, there = _local(each).detach().double(), kept.get(name)
             if each.is_floating_point() and there is not None and there.shape == own.shape:
-                away = float(torch.linalg.vector_norm(own - there.to(own)))
-                if away > _OTHERWISE * float(torch.linalg.vector_norm(own)):
-                    norms[name] = float(torch.linalg.vector_norm(own))
+                size, away = (float(torch.linalg.vector_norm(each)) for each in (own, own - there.to(own)))
+                if away > _OTHERWISE * size:
+                    norms[name] = size
         if norms:
             self.run.note("initial", norms=norms)
 
