@@ -58,7 +58,7 @@ def block_aligned(of: WrongResult) -> WhatIf:
     due, tried = of.place * size, set()
     for unit in _UNITS if size > 1 else ():
         for begin in (-(-due // unit) * unit, due // unit * unit):
-            if begin == due or begin in tried:
+            if begin % size == 0 or begin in tried:  # the right block, or that of another rank
                 continue
             tried.add(begin)
             block = np.zeros(size, flat.dtype)

@@ -51,6 +51,7 @@ OF_WRONG_ELEMENTS: Questions = (
     factors.rare_factors,
     factors.any_factor,
     alternatives.wrong_elements,
+    wrong_elements.seams,
     factors.world_size_in_part,
     alternatives.within_rounding,
     lost_precision.narrowed,
@@ -69,7 +70,6 @@ OF_WRONG_ELEMENTS: Questions = (
     few_bits.fixed_point,
     few_bits.few_bits_in_floats,
     wrong_elements.remainder,
-    wrong_elements.seams,
     wrong_elements.tail,
 )
 """Of any other array."""
