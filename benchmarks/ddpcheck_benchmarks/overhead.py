@@ -30,7 +30,7 @@ from .interleaved_runs import in_turns
 from .rank_times import Floats
 from .sizes import named
 from .stats import interval
-from .step_cases import StepCase
+from .step_cases import RATE, StepCase
 
 _SIZES = (4, 64 << 10, 25 << 20)
 _WARMUPS, _STEPS, _CALLS = 5, 20, 100
@@ -90,7 +90,7 @@ def _steps(context: RankContext) -> Iterator[Comparison]:
         for parameter, value in zip(module.parameters(), initial.values(), strict=True):
             parameter.copy_(torch.from_numpy(value))
     model = DistributedDataParallel(module)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-6, momentum=0.5)
+    optimizer = torch.optim.SGD(model.parameters(), lr=RATE, momentum=0.5)
     given, wanted = torch.from_numpy(inputs), torch.from_numpy(labels)
 
     def step() -> None:

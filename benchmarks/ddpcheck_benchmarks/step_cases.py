@@ -41,6 +41,8 @@ NAMED = {"resnet18": 11_172_810}
 """Parameters of models that some implementations build by name, for 28 x 28 pixels."""
 MODELS |= dict.fromkeys(NAMED, mlp((784, 10), loss="cross_entropy"))
 _BATCH = {"small": 64, "medium": 64, "large": 32, "resnet18": 4, EMULATED: 1}
+RATE = 2.0**-100
+"""A learning rate so small that parameters and gradients stay constant: with 1e-6 those of EMULATED become infinite."""
 BURSTS = 2  # synced, local, synced, local
 
 
@@ -88,13 +90,13 @@ class StepCase:
         return sum(layer.forward for layer in found), sum(layer.backward for layer in found)
 
     def job(self, parts: Sequence[MeasureSteps | MeasureCollective]) -> Job:
-        """A Job with a learning rate so small that parameters, and with them the time of a step, stay constant."""
+        """A Job of these parts."""
         samples = self.batch * self.world_size
         return Job(
             self.world_size,
             tuple(parts),
             MODELS[self.model],
-            OptimizerSpec("sgd", 1e-6, 0.5),
+            OptimizerSpec("sgd", RATE, 0.5),
             DataSpec(samples, "real"),
         )
 

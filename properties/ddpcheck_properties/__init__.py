@@ -49,6 +49,7 @@ from .replicas import (
     fewer_bits,
     gradient_probes,
     gradients,
+    in_flight,
     joining,
     kinds_of_parameters,
     large_ids,
@@ -76,6 +77,7 @@ from .wire import traffic
 
 CHECKS: tuple[Check, ...] = checks_of(
     gradients,
+    in_flight,
     sample_weights,
     auxiliary_terms,
     delays,

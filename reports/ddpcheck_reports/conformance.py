@@ -27,6 +27,9 @@ _MEANING: dict[Status, str] = {
     "skipped": "does not apply, or was not promised",
 }
 
+_FEW = 8
+"""More checks than these that share one reason are folded."""
+
 
 def _no_command(verdict: Verdict) -> str:
     return ""
@@ -137,9 +140,10 @@ def _reasons(verdicts: Iterable[Verdict]) -> list[str]:
     reasons: dict[tuple[str, str], dict[str, None]] = {}
     for verdict in verdicts:
         if verdict.status in ("skipped", "expected_failure"):
-            reasons.setdefault((verdict.adapter, verdict.reason), {})[f"`{verdict.check}`"] = None
+            reasons.setdefault((verdict.adapter, verdict.reason), {})[verdict.check] = None
     rows = [
-        [in_markdown(adapter), in_markdown(reason), ", ".join(checks)] for (adapter, reason), checks in reasons.items()
+        [in_markdown(adapter), in_markdown(reason), _folded(list(checks))]
+        for (adapter, reason), checks in reasons.items()
     ]
     return (
         ["## Not judged, or failed as declared", markdown_table(["implementation", "because", "checks"], rows)]
@@ -148,13 +152,19 @@ def _reasons(verdicts: Iterable[Verdict]) -> list[str]:
     )
 
 
+def _folded(checks: Sequence[str]) -> str:
+    """Their names; many of them behind their number, which unfolds."""
+    names = _named(checks)
+    return names if len(checks) <= _FEW else f"<details><summary>{len(checks)} checks</summary>{names}</details>"
+
+
 def _environment(results: Results) -> str:
     here = results.environment
     rows = [
         ["Python", here.python],
         ["platform", f"{here.platform}, {here.processor}, {here.cores} cores visible"],
         ["packages", ", ".join(f"{name} {version}" for name, version in here.packages.items())],
-        *([name, str(value)] for name, value in results.settings.items()),
+        *([name, str(value)] for name, value in results.settings.items() if value is not None),
     ]
     return markdown_table(["what", "value"], rows)
 

@@ -18,6 +18,7 @@ from ddpcheck.seeded_values import Array
 from ddpcheck.trace import Trace
 
 from ..sizes import size as size_of
+from ..step_cases import RATE
 
 BATCH = 32
 _MODEL = mlp((64, 256, 256, 10))
@@ -123,7 +124,7 @@ def _optimizer(promised: Capabilities) -> OptimizerSpec:
         if "sgd" in promised.replica.optimizers or not promised.replica.optimizers
         else min(promised.replica.optimizers)
     )
-    return OptimizerSpec(name, 1e-3)
+    return OptimizerSpec(name, RATE)
 
 
 def _whole(number: float) -> float:

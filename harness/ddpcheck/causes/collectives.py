@@ -400,3 +400,22 @@ LATE_RANK_MISSED = Kind(
     rank=int,
     seconds=float,
 )
+HANDLE_NOT_AWAITED = Kind(
+    "handle-not-awaited",
+    "Nothing awaits the asynchronous {operation} at {line}.",
+    because="Its result may be used while it still runs: whether it is right depends on time.",
+    look="{line}: keep the handle of each call, and call wait() on it before its tensor is used",
+    certainty="certain",
+    operation=str,
+    line=str,
+)
+CHANGED_IN_FLIGHT = Kind(
+    "tensor-changed-in-flight",
+    "The tensor of the asynchronous {operation} at {line} is changed before wait(): seen at {wait}.",
+    because="The collective may read or write it before the change, or after: whether it is right depends on time.",
+    look="what writes to the tensor: it belongs behind wait(), or needs memory of its own",
+    certainty="certain",
+    operation=str,
+    line=str,
+    wait=str,
+)

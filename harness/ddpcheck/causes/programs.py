@@ -47,6 +47,11 @@ NOT_REDUCED_AFTER_NO_SYNC = Kind(
     "After a backward inside no_sync, a synchronised backward does not reduce this gradient.",
     look="state that a backward inside no_sync changes, such as a bucket's count of gradients that are still to come",
 )
+REDUCED_EARLY_AFTER_NO_SYNC = Kind(
+    "reduced-early-after-no-sync",
+    "After a backward inside no_sync, a synchronised backward reduces this gradient before it has added its own part.",
+    look="state that a backward inside no_sync changes, such as a bucket's count or set of gradients that are still to come",
+)
 WINDOW_ENDED_BY = Kind(
     "no-sync-ended-by",
     "no_sync ends early, by {operations} inside it.",

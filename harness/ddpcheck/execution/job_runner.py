@@ -11,6 +11,7 @@ import numpy as np
 from ..contract.adapter import Facets
 from ..job import Job
 from ..trace import Record
+from . import watched_collectives
 from .process_settings import ProcessSettings
 from .rank_state import RankState
 from .runners import RUNNERS
@@ -44,6 +45,7 @@ class Execution:
             restore_reads()
             restore_buffers()
             give_ports_back()
+            watched_collectives.end()
 
     def _run_all(self) -> None:
         clock, rank_state, records = time.monotonic, self._rank_state, self.records

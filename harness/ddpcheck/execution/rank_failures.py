@@ -11,6 +11,7 @@ from .. import job as ops
 from ..launchers.mpi_segments import named_memory, remove_segments, still_named
 from ..operations.start import OWN_FOLDER
 from ..scratch_folder import make_private, temporary_folder
+from . import watched_collectives
 from .broken_connections import break_connections
 from .process_resources import count_resources, count_resources_at_start, named_resources_at_start
 from .rank_state import RankState, Values
@@ -102,3 +103,7 @@ def small_buffers(rank_state: RankState, op: ops.SmallBuffers) -> Values:
         return {"streams": shrink_buffers()}
     restore_buffers()
     return {"streams": 0}
+
+
+def watch_collectives(rank_state: RankState, op: ops.WatchCollectives) -> Values:
+    return watched_collectives.watch() if op.on else watched_collectives.end()

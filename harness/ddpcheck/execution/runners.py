@@ -98,6 +98,7 @@ RUNNERS: dict[type[ops.Operation], Callable[[RankState, Any], Values]] = {
     ops.Sent: rank_failures.sent,
     ops.ShortReads: rank_failures.short_reads,
     ops.SmallBuffers: rank_failures.small_buffers,
+    ops.WatchCollectives: rank_failures.watch_collectives,
     ops.BreakConnections: rank_failures.connections_break,
     ops.ProbeGradients: probe_gradients,
     ops.OnRanks: on_ranks,

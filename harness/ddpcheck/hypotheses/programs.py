@@ -179,6 +179,14 @@ def not_reduced_after_no_sync(of: WrongInJob) -> Cause | None:
     return causes.NOT_REDUCED_AFTER_NO_SYNC().but("possible") if first and not_reduced else None
 
 
+def reduced_early_after_no_sync(of: WrongInJob) -> Cause | None:
+    """A synchronised backward right after one inside no_sync() is missing. It may be missing without no_sync(), too."""
+    backwards = [each.sync for each in of.done if isinstance(each, Backward)]
+    missing = {cause.id for cause in of.told[:1]} & {gradients.LAST_MICRO_BATCH_MISSING.id, values.ZERO.id}
+    after = of.kind == "gradients" and backwards[-2:] == [False, True]
+    return causes.REDUCED_EARLY_AFTER_NO_SYNC().but("possible") if after and missing else None
+
+
 def loud_rank(of: WrongInJob) -> Cause | None:
     """One rank's gradients are far larger, and the Job has no other special feature."""
     loud = of.job.data is not None and of.job.data.loud and of.kind == "gradients"

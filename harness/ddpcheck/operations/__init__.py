@@ -7,7 +7,7 @@ from typing import TypeAlias
 from .accumulation_windows import CloseWindow, OpenWindow
 from .collectives import AllGather, AllReduce, Barrier, Broadcast, ReduceScatter, SendRecv, Wait
 from .data import DataSpec, Layout, OptimizerSpec, PerRank, TensorSpec
-from .probes import Attempt, Close, Leave, Left, Make, OnRanks, ProbeGradients, Rounds, Sent
+from .probes import Attempt, Close, Leave, Left, Make, OnRanks, ProbeGradients, Rounds, Sent, WatchCollectives
 from .randomness import Disturb, Draw
 from .rank_failures import BreakConnections, Kill, Raise, Sleep
 from .repeated_calls import Calls
@@ -37,7 +37,7 @@ Operation: TypeAlias = (
     | Calls | AllReduce | Wait | Broadcast | AllGather | ReduceScatter | Barrier | SendRecv
     | Sample | ResumeSampling | Draw | Aggregate | Score | Train | Sleep | Raise | Kill | BreakConnections
     | OpenWindow | CloseWindow | OnRanks | Attempt | Make | Rounds | Leave | Close | Left | Sent | Disturb | ShortReads
-    | SmallBuffers | ProbeGradients
+    | SmallBuffers | WatchCollectives | ProbeGradients
     | MeasureCollective | MeasureSteps
 )  # fmt: skip
 
@@ -94,5 +94,6 @@ __all__ = [
     "TensorSpec",
     "Train",
     "Wait",
+    "WatchCollectives",
     "ZeroGrad",
 ]

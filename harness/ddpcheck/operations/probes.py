@@ -81,6 +81,19 @@ class Sent:
 
 @plain
 @dataclass(frozen=True, slots=True)
+class WatchCollectives:
+    """Watch the asynchronous collectives of torch.distributed, until the end of the Job or WatchCollectives(on=False).
+
+    Yields watched: whether torch.distributed is in use; found: (how, collective, line that starts it, line that shows it) of
+    each collective so far that nothing awaits, or whose tensor is changed before (pytorch/pending_collectives.py).
+    """
+
+    kind: ClassVar[str] = "watch_collectives"
+    on: bool = True
+
+
+@plain
+@dataclass(frozen=True, slots=True)
 class Make:
     """Make the replica `times` times; each replaces the one before. Before each, the process settings are restored, and
     every rank draws another count of numbers from its process's generators, and one more each time.

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from ..causes import Cause, gradients, ranks, values
+from ..causes import Cause, gradients, programs, ranks, values
 from ..causes.cause import Certainty
 from ..verdict import Verdict
 from .failure_causes import Identity, depth, identity_of, is_a_guess, tells_little
@@ -39,13 +39,18 @@ def group_failures(verdicts: Iterable[Verdict]) -> list[FailureGroup]:
 
 
 def _only_in_windows(verdict: Verdict) -> Verdict:
-    """The verdict, if gradients of single backwards are right: a divisor that counts micro-batches leads the same one that
-    counts ranks.
-    """
+    """The verdict, if gradients of single backwards are right: a cause that needs several leads one that does not."""
     ids = [cause.id for cause in verdict.causes]
-    if ids[:1] != [values.DIVIDED_TOO_OFTEN.id] or gradients.DIVIDED_BY_MICRO_BATCHES.id not in ids:
-        return verdict
-    return led_by(verdict, verdict.causes[ids.index(gradients.DIVIDED_BY_MICRO_BATCHES.id)])
+    windows = next((cause for cause in verdict.causes if ids[0] in _ONLY_IN_WINDOWS.get(cause.id, ())), None)
+    return verdict if windows is None else led_by(verdict, windows, "likely")
+
+
+_ONLY_IN_WINDOWS = {
+    # the same number of micro-batches as of ranks
+    gradients.DIVIDED_BY_MICRO_BATCHES.id: {values.DIVIDED_TOO_OFTEN.id},
+    programs.REDUCED_EARLY_AFTER_NO_SYNC.id: {values.ZERO.id, gradients.LAST_MICRO_BATCH_MISSING.id},
+}
+"""The causes that each cause of windows leads."""
 
 
 def _rareness(group: FailureGroup, most: int) -> int:

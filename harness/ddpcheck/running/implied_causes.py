@@ -6,6 +6,7 @@ A symptom is listed under a cause that implies it, and as a cause of its own if 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from types import ModuleType
 
 from ..causes import (
     Cause,
@@ -36,6 +37,10 @@ def _ids(*kinds: Kind) -> frozenset[str]:
     return frozenset(kind.id for kind in kinds)
 
 
+def _all_in(*modules: ModuleType) -> frozenset[str]:
+    return frozenset(each.id for module in modules for each in vars(module).values() if isinstance(each, Kind))
+
+
 CONSEQUENCES = _ids(
     replicas.REPLICAS_DIFFER,
     programs.STATE_INCOMPLETE,
@@ -49,7 +54,7 @@ CONSEQUENCES = _ids(
 CONDITIONS = _ids(programs.UNTIL_FROZEN, programs.COUNT_CUT_BY_LOADING, programs.NOT_REDUCED_AFTER_NO_SYNC)
 """Causes that are conditions of a failure: if all failures of a cause name one, the condition leads the group."""
 
-LOOKS = frozenset(each.id for each in vars(values).values() if isinstance(each, Kind)) | _ids(
+LOOKS = _all_in(values) | _ids(
     gradients.OTHER_RANKS_VALUE,
     gradients.OTHERS_PARTS_MISSING,
     updates.GRADIENT_OR_RATE_SCALED,
@@ -163,6 +168,7 @@ _NARROW = (
     programs.PROMISE_REDUCTION_DTYPE,
 )
 _PART_OF_SOME = (values.NOT_REDUCED, *_LOCAL, values.DIVIDED_TOO_OFTEN, values.RANKS_WEIGHTED, gradients.RANKS_MISSING)
+_RACES = (collectives.HANDLE_NOT_AWAITED, collectives.CHANGED_IN_FLIGHT)
 
 IMPLIES: dict[str, frozenset[str]] = {
     values.SUMMED_NOT_AVERAGED.id: _ids(*_FACTOR),
@@ -222,6 +228,15 @@ IMPLIES: dict[str, frozenset[str]] = {
     # the first is the same for windows of two
     gradients.FIRST_MICRO_BATCH_MISSING.id: _ids(gradients.LAST_MICRO_BATCH_ONLY, replicas.MICRO_BATCHES_LOST),
     gradients.LAST_MICRO_BATCH_MISSING.id: _ids(gradients.RANK_SENDS_OLD),  # the sum before it
+    programs.REDUCED_EARLY_AFTER_NO_SYNC.id: _ids(
+        gradients.LAST_MICRO_BATCH_MISSING,
+        gradients.STALE,
+        replicas.MICRO_BATCHES_LOST,
+        replicas.NONFINITE_HIDDEN_FROM_RANKS,
+        replicas.NONFINITE_HIDDEN,
+        values.ZERO,
+        *_SCALED,
+    ),
     gradients.LAST_MICRO_BATCH_ONLY.id: _ids(replicas.MICRO_BATCHES_LOST),
     gradients.LOSS_MULTIPLIED_BY_WORLD_SIZE.id: _ids(values.SUMMED_NOT_AVERAGED, *_FACTOR),
     gradients.LOSS_DIVIDED_BY_WORLD_SIZE.id: _ids(
@@ -353,6 +368,8 @@ IMPLIES: dict[str, frozenset[str]] = {
         ranks.LEFT_COLLECTIVE_EARLY,
         *_MISMATCHED,
     ),
+    # a race gives any value
+    **{race.id: _all_in(values, gradients, updates, programs, replicas) for race in _RACES},
     # the others may wait without an end
     operations.RUN_ENDED_BY_SOME.id: _ids(ranks.LEFT_COLLECTIVE_EARLY),
     training.early_stopping.STOPS_BY_OWN_LOSS.id: _ids(operations.RUN_ENDED_BY_SOME),

@@ -149,6 +149,7 @@ PHRASES: Mapping[tuple[str, str], Phrase] = {
     ("rounds", "operations"): lambda value, of: " | ".join(map(in_words, value)),
     ("short_reads", "on"): _constant("no longer"),
     ("small_buffers", "on"): _constant("no longer"),
+    ("watch_collectives", "on"): _constant("no longer"),
     ("probe_gradients", "summed"): _constant("gradients are sums over ranks"),
     ("measure_steps", "synced"): _constant("inside no_sync()"),
     ("start", "order"): lambda value, of: f"{ranks_named(value)} enter connect() in this order, one after the other",

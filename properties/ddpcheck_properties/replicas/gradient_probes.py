@@ -46,7 +46,7 @@ def check_gradients_larger_than_a_bucket_are_exact(session: Session) -> None:
     """Gradients of tensors of 25 and of 50 MiB, more than one and two buckets of the usual size, equal those of the large batch
     in every element.
     """
-    jobs = [Job(session.world_size, (_probe(session.capabilities, size),)) for size in (PAST_25_MIB, PAST_50_MIB)]
+    jobs = [Job(session.world_size, (probe_of(session.capabilities, size),)) for size in (PAST_25_MIB, PAST_50_MIB)]
     for_each(session, jobs, _exact)
 
 
@@ -70,7 +70,7 @@ def check_float16_mean_fits_where_its_sum_does_not(session: Session) -> None:
     not.
     """
     promised = session.capabilities
-    probe = replace(_probe(promised, PAST_EXACT_SUMS), input=PAST_FLOAT16)
+    probe = replace(probe_of(promised, PAST_EXACT_SUMS), input=PAST_FLOAT16)
     if "float16" in promised.replica.replica_dtypes:
         probe = replace(probe, dtype="float16")
     for_each(session, [Job(session.world_size, (probe,))], with_causes(_exact, _overflow_first))
@@ -83,14 +83,14 @@ def check_numeric_options_work_or_are_refused(session: Session) -> None:
     """
     promised, world = session.capabilities, session.world_size
     jobs = [
-        Job(world, (_probe(promised, ELEMENTS, ((option, value),)),))
+        Job(world, (probe_of(promised, ELEMENTS, ((option, value),)),))
         for option in sorted(promised.replica.numeric_options)
         for value in EDGES + SMALLER_THAN_A_TENSOR
     ]
     for_each(session, jobs, _works_or_refused)
 
 
-def _probe(promised: Capabilities, elements: int, options: tuple[tuple[str, float], ...] = ()) -> ProbeGradients:
+def probe_of(promised: Capabilities, elements: int, options: tuple[tuple[str, float], ...] = ()) -> ProbeGradients:
     offered = promised.replica
     return ProbeGradients(
         elements,

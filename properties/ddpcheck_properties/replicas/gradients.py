@@ -11,7 +11,8 @@ from ddpcheck import assertions
 from ddpcheck.causes import replicas as causes
 from ddpcheck.causes.gradients import ACCUMULATED_SURVIVES_ZERO_GRAD
 from ddpcheck.causes.operations import DROPPED_WINDOW_REMEMBERED
-from ddpcheck.causes.values import SUMMED_NOT_AVERAGED
+from ddpcheck.causes.programs import REDUCED_EARLY_AFTER_NO_SYNC
+from ddpcheck.causes.values import SUMMED_NOT_AVERAGED, ZERO
 from ddpcheck.check_levels import Level
 from ddpcheck.checks import law
 from ddpcheck.contract import Determinism, needs
@@ -107,12 +108,15 @@ def _without_local_backward(session: Session, finding: Finding) -> Finding:
     job, told = finding.job, finding.diagnosis.causes
     survives = [cause for cause in told if cause.id in _OF_LOCAL_BACKWARD]
     others = tuple(cause for cause in told if cause not in survives)
-    if job is None or not (survives or SUMMED_NOT_AVERAGED.explains(others)):
+    zero = ZERO.explains(told)
+    if job is None or not (survives or zero or SUMMED_NOT_AVERAGED.explains(others)):
         return finding
     alone = replace(job, operations=job.operations[len(job.operations) // 2 :])
     wrong = finding_on(session, alone, as_one_process(session.capabilities))
     if wrong is not None:
         return finding.blaming(wrong.diagnosis.causes or others)
+    if zero:
+        return finding.blaming(REDUCED_EARLY_AFTER_NO_SYNC(), told)
     if DROPPED_WINDOW_REMEMBERED.explains(told):
         return finding
     return finding.blaming(causes_of_two_inside(session) or (*survives, *others))

@@ -39,20 +39,25 @@ def two_inside(world_size: int) -> Job:
 
 @contextmanager
 def blaming_no_sync(session: Session) -> Iterator[None]:
-    """Blame no_sync first for a gradient that is not reduced after it, if the Job passes without its local backwards."""
+    """Blame no_sync first for a gradient that is not reduced after it, or too early, if the Job passes without its local
+    backwards.
+    """
     try:
         yield
     except Finding as finding:
         told = finding.diagnosis.causes
-        named = [cause for cause in told if programs.NOT_REDUCED_AFTER_NO_SYNC.explains((cause,))]
+        named = [cause for cause in told if any(kind.explains((cause,)) for kind in _AFTER_NO_SYNC)]
         if not named or finding.job is None:
             raise
         without = replace(finding.job, operations=tuple(filterfalse(_belongs_to_no_sync, finding.job.operations)))
         if finding_on(session, without, as_one_process(session.capabilities)) is not None:
             raise
-        raise finding.blaming(
-            programs.NOT_REDUCED_AFTER_NO_SYNC(), *(each for each in told if each not in named)
-        ) from None
+        led = (cause.but("likely") for cause in named)
+        raise finding.blaming(*led, *(each for each in told if each not in named)) from None
+
+
+_AFTER_NO_SYNC = (programs.NOT_REDUCED_AFTER_NO_SYNC, programs.REDUCED_EARLY_AFTER_NO_SYNC)
+"""Causes that name a backward inside no_sync as a condition, which another Job must show."""
 
 
 def _belongs_to_no_sync(operation: Operation) -> bool:

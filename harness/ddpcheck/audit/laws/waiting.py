@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...causes.audit.gradients import CHANGED_IN_FLIGHT, HANDLE_NOT_AWAITED
+from ...causes.collectives import CHANGED_IN_FLIGHT, HANDLE_NOT_AWAITED
 from ..evidence import Evidence
 from .law import LawVerdict, broken, held, not_judged
 

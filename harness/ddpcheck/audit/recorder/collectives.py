@@ -78,7 +78,7 @@ def install(run: Run) -> None:
                 finally:
                     inside[0] -= 1
                 gathered_places.gathered(run, name, args)
-                started = asynchronous.of(run).started(name, (*args, *kwargs.values()), result)
+                started = asynchronous.started(run, name, (*args, *kwargs.values()), result)
                 run.note(
                     "left",
                     op=name,

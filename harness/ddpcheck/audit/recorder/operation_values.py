@@ -6,11 +6,11 @@ Compared with one process, they show the first operation of which a rank's part 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
 from typing import Any
 
 import torch
 
+from ...pytorch.pending_collectives import tensors_in
 from ..recorded_process import Run
 from .tensor_numbers import TensorNumbers
 
@@ -40,11 +40,11 @@ class OperationValues:
         run = self.run
         if run.step >= _STEPS or run.in_backward or run.loading or not run.full or not run.started:
             return
-        given = list(_tensors(result))
+        given = list(tensors_in(result))
         if not given or len(self._results) >= _MOST:
             return
         line, name = run.line(), operation.overloadpacket.__name__
-        taken = tuple(place for each in _tensors(args) if (place := self._places.of(each)) is not None)
+        taken = tuple(place for each in tensors_in(args) if (place := self._places.of(each)) is not None)
         for each in given:
             self._places.add(each, len(self._results))
             self._results.append((line, name, taken, tuple(each.shape)))
@@ -61,14 +61,6 @@ class OperationValues:
             )
         self._results, self._sums = [], []
         self._places.clear()
-
-
-def _tensors(values: Any) -> Iterator[torch.Tensor]:
-    if isinstance(values, torch.Tensor):
-        yield values
-    elif isinstance(values, (list, tuple)):
-        for each in values:
-            yield from _tensors(each)
 
 
 def _sums(value: torch.Tensor) -> list[torch.Tensor | None]:

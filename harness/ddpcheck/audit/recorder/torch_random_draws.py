@@ -18,6 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatc
 
 from ..recorded_process import Run
 from . import (
+    asynchronous,
     carried_values,
     class_weights,
     constants,
@@ -167,6 +168,8 @@ class _Watching(_Mode):  # type: ignore[misc]
         result = self._seen(func, args, kwargs)
         operation_values.of(self._draws.run).see(func, args, result)
         untrained_writes.of(self._draws.run).see(func, args, result)
+        if not self._draws.run.mirrors:
+            asynchronous.of(self._draws.run).see(func, args, kwargs or {})
         return result
 
     def _seen(self, func: Any, args: Any, kwargs: Any) -> Any:

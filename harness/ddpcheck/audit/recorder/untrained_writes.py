@@ -7,11 +7,12 @@ not have been called yet. So each line is noted when it writes for the first tim
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 
+from ...pytorch.pending_collectives import tensors_in, written_arguments
 from ..recorded_process import Run
 from .tensors import place_of
 
@@ -32,18 +33,18 @@ class UntrainedWrites:
         run = self.run
         if run.mirrors or run.in_backward or run.loading or not run.full or not run.trains:
             return
-        if positions := _written_arguments(operation):
+        if written := written_arguments(operation):
             number = self._number()
-            for each in _tensors([args[place] for place in positions if place < len(args)]):
+            for each in tensors_in([args[place] for place in written.values() if place < len(args)]):
                 self._written.setdefault(place_of(each), set()).add(number)
         elif not _is_view(operation):
             self._made(args, result)
 
     def _made(self, args: Any, result: Any) -> None:
         """A result without a gradient may become a parameter's data."""
-        trained = torch.is_grad_enabled() and any(each.requires_grad for each in _tensors(args))
+        trained = torch.is_grad_enabled() and any(each.requires_grad for each in tensors_in(args))
         numbers = set() if trained else {self._number()}
-        for each in _tensors(result):
+        for each in tensors_in(result):
             self._written[place_of(each)] = set(numbers)
 
     def _number(self) -> int:
@@ -69,22 +70,8 @@ class UntrainedWrites:
 
 
 @functools.cache
-def _written_arguments(operation: Any) -> tuple[int, ...]:
-    arguments = enumerate(operation._schema.arguments)
-    return tuple(place for place, each in arguments if each.alias_info is not None and each.alias_info.is_write)
-
-
-@functools.cache
 def _is_view(operation: Any) -> bool:
     return any(each.alias_info is not None for each in operation._schema.returns)
-
-
-def _tensors(value: Any) -> Iterator[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, (list, tuple)):
-        for each in value:
-            yield from _tensors(each)
 
 
 @functools.cache

@@ -422,25 +422,6 @@ OWN_VALUES_OVERWRITTEN = Kind(
     step=int,
     line=str,
 )
-HANDLE_NOT_AWAITED = Kind(
-    "handle-not-awaited",
-    "Nothing awaits the asynchronous {operation} at {line}.",
-    because="Its result may be used while it still runs: whether it is right depends on time.",
-    look="{line}: keep the handle of each call, and call wait() on it before its tensor is used",
-    certainty="certain",
-    operation=str,
-    line=str,
-)
-CHANGED_IN_FLIGHT = Kind(
-    "tensor-changed-in-flight",
-    "The tensor of the asynchronous {operation} at {line} is changed before wait(), at {wait}.",
-    because="The collective may read or write it before the change, or after: whether it is right depends on time.",
-    look="the lines that change the tensor between {line} and {wait}: they belong behind wait()",
-    certainty="certain",
-    operation=str,
-    line=str,
-    wait=str,
-)
 CLIP_BEFORE_REDUCTION = Kind(
     "clip-before-reduction",
     "Gradients are clipped before they are synchronised.",

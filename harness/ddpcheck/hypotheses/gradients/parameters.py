@@ -61,7 +61,7 @@ def of_other_piece(made: Contributions, expected: Array, rank: int) -> WhatIf:
     there = {name: other.reshape(len(other), -1) for name, other in made.others.items()}
     if made.inside or size < 2 or not there or sum(other.shape[1] for other in there.values()) > _SEARCHED:
         return
-    for rank in range(len(made.own)):
+    for rank in range(len(made.own)) if len(made.own) > 1 else ():
         backwards = list(there)[::-1]
         layers = dict.fromkeys(name.rpartition(".")[0] for name in backwards)
         for first in ("", *layers):  # a layer that a rank did not use in one pass may come first

@@ -62,6 +62,7 @@ OF_A_VALUE_IN_A_JOB = (
     programs.promised_dtype_meant,
     programs.lower_precision_meant,
     programs.not_reduced_after_no_sync,
+    programs.reduced_early_after_no_sync,
 )
 """Of a wrong value at its place in a Job: all that fit."""
 
