@@ -78,8 +78,9 @@ def recorded(ratio: float, confirmed: float | None = None, control: float | None
         (recorded(1.3, 1.3, 0.7), 0, 2, "undecided"),
         (recorded(0.7), 0, 0, "no regression"),
         (recorded(1.3, measured=9), 0, 2, "9 launches so far, and a verdict takes 12 or more"),
+        (recorded(1.3, measured=0), 0, 2, "0 launches so far, and a verdict takes 12 or more"),
     ],
-    ids=["equal", "slower", "unconfirmed", "noisy", "noisy-the-other-way", "faster", "ended-early"],
+    ids=["equal", "slower", "unconfirmed", "noisy", "noisy-the-other-way", "faster", "ended-early", "not-timed"],
 )
 def test_a_replay_decides_again(record: Record, status: int, strictly: int, says: str, tmp_path: Path) -> None:
     record.save(tmp_path / "gate.npz")

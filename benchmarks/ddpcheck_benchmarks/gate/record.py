@@ -37,7 +37,7 @@ class MeasuredSide:
 class Record:
     """raw: by stage and benchmark, for each launch an array of seconds (pairs, sides, iterations, ranks). The sides of
     the control are head and its twin. least: Benchmark.least_bytes. load: this machine's load average before and after.
-    ended: the exit status of the signal that ended it early.
+    ended: the exit status of the signal that ended it early. counts_only: no times were asked for.
     """
 
     adapter: str
@@ -55,6 +55,7 @@ class Record:
     environment: Environment = field(default_factory=Environment.here)
     command: str = ""
     ended: int | None = None
+    counts_only: bool = False
 
     def launches(self, stage: Stage, name: str) -> Array | None:
         """(launches, pairs, sides, iterations, ranks), or None if there was none."""
@@ -77,7 +78,7 @@ class Record:
         """Write an .npz file: an array for each stage and benchmark, and `about`, JSON."""
         about = {
             "schema": SCHEMA,
-            **{name: getattr(self, name) for name in _PLAIN},
+            **{name: getattr(self, name) for name in (*_PLAIN, "counts_only")},
             "design": self.design.to_plain(),
             "benchmarks": [asdict(benchmark) for benchmark in self.benchmarks],
             "places": [asdict(place) for place in self.places],
@@ -116,6 +117,7 @@ def _made(about: Mapping[str, Any], arrays: Mapping[str, Array]) -> Record:
         benchmarks=tuple(Benchmark(**data) for data in about["benchmarks"]),
         places=tuple(MeasuredSide(**data) for data in about["places"]),
         environment=Environment(**about["environment"]),
+        counts_only=about.get("counts_only", not arrays),  # older records do not tell
     )
     for name, data in about["seen"].items():
         base, head = ([None if one is None else tuple(one) for one in side] for side in data["counts"])

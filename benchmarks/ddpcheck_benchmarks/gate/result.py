@@ -44,13 +44,21 @@ class Times:
 
 @dataclass(frozen=True)
 class Row:
-    """One benchmark. decision and times: None if it was not timed. wrong: elements of head, and of base."""
+    """One benchmark. decision and times: None if it was not timed. wrong: elements of head, and of base. counts_only: its
+    time was not asked for.
+    """
 
     benchmark: Benchmark
     decision: Decision | None
     times: Times | None
     tallies: tuple[Tally, ...]
     wrong: tuple[int, int]
+    counts_only: bool
+
+    @property
+    def undecided(self) -> bool:
+        """Whether its time was asked for, and not decided."""
+        return not self.counts_only and (self.decision is None or self.decision.verdict != "pass")
 
     @property
     def compared(self) -> bool:
@@ -80,7 +88,7 @@ class Result:
             return WRONG
         if "fail" in verdicts or (not more_accepted and any(row.more for row in self.rows)):
             return REGRESSION
-        undecided = strict and any(verdict != "pass" for verdict in verdicts)
+        undecided = strict and any(row.undecided for row in self.rows)
         return UNUSABLE if undecided or not any(row.compared for row in self.rows) else OK
 
 
@@ -101,12 +109,12 @@ def _row(record: Record, benchmark: Benchmark, *, noisy: bool) -> Row:
     wrong = seen.wrong[BASE], seen.wrong[HEAD]
     raw = record.launches("measurement", benchmark.name)
     if raw is None:
-        return Row(benchmark, None, None, counted, wrong)
+        return Row(benchmark, None, None, counted, wrong, record.counts_only)
     fresh = record.launches("confirmation", benchmark.name)
     values = log_ratios(raw)
     again = None if fresh is None else log_ratios(fresh)
     decision = decide(values, again, seconds_apart(raw), record.design, noisy=noisy)
-    return Row(benchmark, decision, _times(raw, values, benchmark.calls), counted, wrong)
+    return Row(benchmark, decision, _times(raw, values, benchmark.calls), counted, wrong, record.counts_only)
 
 
 def _times(raw: Array, values: Array, calls: int) -> Times:

@@ -68,6 +68,7 @@ def gate(
         (adapter.capabilities.world.traffic >= Traffic.LEAST),
     )
     made.least = {one.name: one.least_bytes(world_size, adapter.capabilities) for one in chosen}
+    made.counts_only = not timed
     made.command = shlex.join(["ddpcheck", *sys.argv[1:]])
     jobs = [one.job(world_size, 1, adapter.capabilities) for one in chosen]
     with Checkouts(repository) as checkouts:

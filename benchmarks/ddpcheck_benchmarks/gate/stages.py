@@ -19,7 +19,7 @@ from .decision import BASE, HEAD, confirm, differs, iterations_needed, log_ratio
 from .gate_benchmarks import Benchmark
 from .launches import Pairing, Seen, Toss
 from .record import MeasuredSide, Record, Stage
-from .summary import change
+from .summary import change, share
 
 _TRIED = 3
 _TRIED_AGAIN = 12
@@ -176,9 +176,16 @@ def _launch_until(
         if launch == 1:
             progress.warn_of_too_little_time(record, stage, ends[0])
         if launch in ends:
-            state = (f"{one.name} {change(look(_values(record, stage, one), record.design))}" for one in open_ones)
+            still = [benchmark for benchmark in open_ones if not decided(benchmark)]
+            state = (_state(record, stage, one, done=one not in still) for one in open_ones)
             progress.looked(f"{stage}, after {launch} launches: {', '.join(state)}")
-            open_ones = [benchmark for benchmark in open_ones if not decided(benchmark)]
+            open_ones = still
+
+
+def _state(record: Record, stage: Stage, benchmark: Benchmark, *, done: bool) -> str:
+    """The benchmark's change so far. The confirmation decides before its launches suffice for an interval."""
+    seen = look(_values(record, stage, benchmark), record.design)
+    return f"{benchmark.name} {share(seen.estimate)}, decided" if done else f"{benchmark.name} {change(seen)}"
 
 
 def _clear(values: Array, record: Record) -> bool:

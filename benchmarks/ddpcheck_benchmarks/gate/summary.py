@@ -52,11 +52,9 @@ def headline(record: Record, result: Result, *, strict: bool = False, more_accep
         parts += [f"more traffic: {', '.join(more)}"] * (bool(more) and not more_accepted)
         return f"{what}REGRESSION ({'; '.join(parts)})"
     if not any(row.compared for row in result.rows):
-        return (
-            what
-            + "NOTHING COMPARED: times were not measured, and neither the adapter nor the kernel counts the traffic"
-        )
-    undecided = [row.benchmark.name for row in result.rows if row.decision and row.decision.verdict != "pass"]
+        counts = "neither the adapter nor the kernel counts the traffic"
+        return f"{what}NOTHING COMPARED: times were not measured, and {counts}{_advice(record)}"
+    undecided = [row.benchmark.name for row in result.rows if row.undecided]
     if undecided:
         said = "UNDECIDED" if status == UNUSABLE else "no regression shown; undecided"
         return f"{what}{said}: {', '.join(undecided)}{_first_slower(result)}{_advice(record)}"
@@ -72,10 +70,12 @@ def _first_slower(result: Result) -> str:
 
 def _advice(record: Record) -> str:
     """The time that a verdict needs, if the measurement ended before its first look; empty otherwise."""
-    launches, needed = record.number_of_launches("measurement"), record.design.looks[0]
-    if not launches or launches >= needed:
+    if record.counts_only:
         return ""
-    minutes = record.minutes_of("measurement", needed)
+    launches, needed = record.number_of_launches("measurement"), record.design.looks[0]
+    if launches >= needed:
+        return ""
+    minutes = record.minutes_of("measurement", needed) if launches else 0
     time = f", here about {counted(minutes, 'minute')} (--minutes)" if minutes else ""
     return f"; {counted(launches, 'launch', 'launches')} so far, and a verdict takes {needed} or more{time}"
 
