@@ -33,7 +33,7 @@ WRONG = {
     "every_second_bucket": "not-reduced",
     "buffers_stay": "own-initial-value",
     "buffers_of_last_rank": "initial-value-of-other-rank",
-    "handle_dropped": "one-ranks-part-only",
+    "handle_dropped": "handle-not-awaited",
 }
 """The cause of each, the most frequent first."""
 USUAL = 5

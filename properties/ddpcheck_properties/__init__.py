@@ -76,8 +76,8 @@ from .training import checkpoints, early_stopping, rich_runs, runs
 from .wire import traffic
 
 CHECKS: tuple[Check, ...] = checks_of(
-    gradients,
     in_flight,
+    gradients,
     sample_weights,
     auxiliary_terms,
     delays,

@@ -6,6 +6,7 @@ from ..engine.circumstances import always
 from ..engine.fault import Fault, table
 from ..engine.modules import hook, wrapped_by
 
+IN_FLIGHT = "check_collectives_in_flight_are_awaited_and_left_alone"
 EXACT = "check_gradients_equal_the_large_batch_exactly"
 
 
@@ -30,7 +31,20 @@ table(
           seen_in=("NVIDIA/Megatron-LM#6565",), unused_parameters="synchronised", unused_gradient="zero"),
     Fault("last-bucket-not-awaited", "The handle of the last, partial bucket is dropped, so its gradients are read too early.",
           where=always, effect=wrapped_by("wrappers:LastBucketNotAwaited"),
-          caught_by=EXACT, cause="one-ranks-part-only", unused_parameters="synchronised", unused_gradient="zero"),
+          caught_by=IN_FLIGHT, cause="handle-not-awaited", unused_parameters="synchronised", unused_gradient="zero"),
+    Fault("slices-of-one-buffer", "Correct: buckets are slices of one buffer; one is packed while another is reduced.",
+          where=always, effect=wrapped_by("wrappers:Overlapping"),
+          unused_parameters="synchronised"),
+    Fault("one-buffer-for-all-buckets", "Every bucket is packed into the same memory while the one before is reduced there.",
+          where=always, effect=wrapped_by("wrappers:OneBufferForAllBuckets"),
+          caught_by=IN_FLIGHT, cause="tensor-changed-in-flight", unused_parameters="synchronised"),
+    Fault("divided-before-the-wait", "Sums are divided before the all-reduce is awaited: right, if it has already ended.",
+          where=always, effect=wrapped_by("wrappers:DividedBeforeTheWait"),
+          caught_by=IN_FLIGHT, cause="tensor-changed-in-flight", unused_parameters="synchronised", unused_gradient="zero"),
+    Fault("ready-inside-no-sync", "Gradients inside no_sync count as ready, so the next backward reduces too early.",
+          where=always, effect=wrapped_by("wrappers:ReadyInsideNoSync"),
+          caught_by="check_gradients_are_the_mean_of_local_gradients", cause="reduced-early-after-no-sync",
+          unused_parameters="synchronised"),
     Fault("comm-hook-divides-twice", "The communication hook divides gradients by the world size twice.",
           where=always, effect=hook("wrappers:divided_twice"),
           caught_by=EXACT, cause="divided-too-often"),

@@ -180,6 +180,80 @@ class LastBucketNotAwaited(HookDDP):
         self._begin()
 
 
+class Overlapping(HookDDP):
+    """Correct: buckets of 4 KiB, several of which are under way at once."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self.whole = torch.empty(sum(_room([parameter]) for parameter in module.parameters()), dtype=torch.uint8)
+        super().__init__(module, bucket_bytes=1 << 12)
+
+    def synchronise(self) -> None:
+        self.finish()
+
+    def _start_next(self) -> None:
+        bucket = self._buckets[len(self._under_way)]
+        flat = self.room(bucket)
+        parts = torch.split(flat, [parameter.numel() for parameter in bucket])
+        for parameter, part in zip(bucket, parts, strict=True):
+            part.copy_(torch.zeros_like(part) if parameter.grad is None else parameter.grad.reshape(-1))
+        self._under_way.append((communication.start_all_reduce(flat), flat))
+
+    def room(self, bucket: list[nn.Parameter]) -> Tensor:
+        """Memory for the next bucket, this one: its own slice of one buffer."""
+        begin = sum(_room(each) for each in self._buckets[: len(self._under_way)])
+        size = sum(parameter.nbytes for parameter in bucket)
+        return self.whole[begin : begin + size].view(bucket[0].dtype)
+
+
+def _room(bucket: list[nn.Parameter]) -> int:
+    """The bytes of a bucket, and those after which the next may begin with a number of any dtype."""
+    return -(-sum(parameter.nbytes for parameter in bucket) // _LONGEST) * _LONGEST
+
+
+_LONGEST = 8
+"""Bytes of the longest dtype."""
+
+
+class OneBufferForAllBuckets(Overlapping):
+    """Each bucket is packed into the same memory, while the one before is still reduced there."""
+
+    def room(self, bucket: list[nn.Parameter]) -> Tensor:
+        return self.whole[: sum(parameter.nbytes for parameter in bucket)].view(bucket[0].dtype)
+
+
+class DividedBeforeTheWait(Overlapping):
+    """Sums are divided in place before the wait, which is right if a small all-reduce has already ended."""
+
+    def synchronise(self) -> None:
+        while len(self._under_way) < len(self._buckets):
+            self._start_next()
+        for _, flat in self._under_way:
+            flat /= communication.world_size()
+        for bucket, (work, mean) in zip(self._buckets, self._under_way, strict=True):
+            work.wait()
+            for parameter, part in zip(bucket, torch.split(mean, [p.numel() for p in bucket]), strict=True):
+                parameter.grad = part.view_as(parameter).clone()
+        self._begin()
+
+
+class ReadyInsideNoSync(HookDDP):
+    """Gradients inside no_sync count as ready, so the next backward starts the bucket with its first gradient."""
+
+    def _begin(self) -> None:
+        super()._begin()
+        self.ready: set[Tensor] = set()
+
+    def _on_gradient(self, parameter: Tensor) -> None:
+        self.ready.add(parameter)
+        while self._synchronising and len(self._under_way) < len(self._buckets):
+            if not self.ready.issuperset(self._buckets[len(self._under_way)]):
+                return
+            self._start_next()
+
+    def synchronise(self) -> None:
+        self.finish()
+
+
 def summed(_: object, bucket: Any) -> Future[Any]:
     """A communication hook of DDP that does not divide."""
     return _all_reduced(bucket.buffer())
