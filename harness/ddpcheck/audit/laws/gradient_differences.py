@@ -14,6 +14,7 @@ from .constants import carried_value_of_each_rank, constant_of_each_rank
 from .gathered_targets import gathers, own_features_misplaced, targets_not_shifted, targets_shifted_by_other_rows
 from .law import LawVerdict, broken, held, not_judged
 from .loss_terms import first_apart, term_apart
+from .loss_ways import losses_computed_apart
 from .losses import CLOSE, divided_by_own_number, lost_in_the_loss, near
 from .overwritten_values import own_values_overwritten
 from .replicas import untrained_model_apart
@@ -97,7 +98,8 @@ def difference_from_one_process(evidence: Evidence, usable: list[StepSeen], off:
         return not_judged(
             f"one process's gradient in step {first.step} depends on the order of the samples, as where a batch has one task"
         )
-    return broken(headline, _coupled(evidence, first, line), details=details)
+    cause = losses_computed_apart(evidence, first.step) or _coupled(evidence, first, line)
+    return broken(headline, cause, details=details)
 
 
 def _coupled(evidence: Evidence, step: StepSeen, line: str) -> Cause:

@@ -139,13 +139,14 @@ def _losses(evidence: Evidence, step: int) -> Iterator[_Losses]:
     one = evidence.mirrors.get("one")
     if one is None:
         return
-    runs = [_terms(evidence.real, rank, step) for rank in range(evidence.ranks)] + [_terms(one, 0, step)]
+    runs = [terms_of(evidence.real, rank, step) for rank in range(evidence.ranks)] + [terms_of(one, 0, step)]
     if len({len(each) for each in runs}) == 1:
         for *own, whole in zip(*runs, strict=True):
             yield _Losses(tuple(own), whole)
 
 
-def _terms(run: RunSeen, rank: int, step: int) -> list[Event]:
+def terms_of(run: RunSeen, rank: int, step: int) -> list[Event]:
+    """What the losses of this step consist of, by backward pass."""
     return [event for event in run.of(rank, "terms") if event["step"] == step]
 
 

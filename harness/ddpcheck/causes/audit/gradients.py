@@ -244,6 +244,16 @@ LOSS_COUPLES_SAMPLES = Kind(
     "it is used",
     line=str,
 )
+LOSS_DECIDED_PER_RANK = Kind(
+    "loss-decided-per-rank",
+    "{ranks:Rank # computes|Ranks # compute} the loss of step {step} by {line}; the other ranks do not.",
+    because="Each rank decides by a value of its own, such as its own loss.",
+    look="{condition}: let all ranks decide by one value: reduce it over the ranks first",
+    ranks=tuple[int, ...],
+    step=int,
+    line=str,
+    condition=str,
+)
 STATISTIC_OF_PARTS = Kind(
     "statistic-not-of-whole-batch",
     "The statistic that all_reduce combines at {line} is not that of the whole batch.",
