@@ -68,9 +68,11 @@ def difference_from_one_process(evidence: Evidence, usable: list[StepSeen], off:
             return not_judged(f"the run as one process saw one rank's samples only: {_UNRECOGNISED}")
         return broken(headline, _normalised_per_rank(evidence, first, _shown(first.v), line), details=details)
     if first.w and first.w_off <= 1 and not all(near(v, first.v[0]) for v in first.v) and not _one_rank_only(first.w):
-        cause = causes.RANKS_WEIGHTED(
+        weighted = causes.RANKS_WEIGHTED(
             got=_shown(first.v), wanted=_shown(first.w[0]), line=_reduction_line(evidence, first, line)
         )
+        nothing = any(abs(v) < CLOSE for v in first.v)
+        cause = (losses_computed_apart(evidence, first.step) if nothing else None) or weighted
         return broken(headline, cause, details=details)
     if not batches_recognised(evidence) and not _sees_updates(evidence):
         return not_judged(_UNRECOGNISED)

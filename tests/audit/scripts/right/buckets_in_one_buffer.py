@@ -1,4 +1,5 @@
 """Two buckets are slices of one flat buffer; each is reduced while the next is filled."""
+
 import torch
 import torch.distributed as dist
 from torch import nn
