@@ -200,7 +200,7 @@ def buffers_are_equal(evidence: Evidence) -> LawVerdict:
             return broken(
                 f"{buffer} differs in step {step}, and no wrapper has its module", causes.BUFFERS_DIFFER(buffer=buffer)
             )
-        lost_names = _lost_by_a_wrapper(evidence)
+        lost_names = _lost_by_a_wrapper(evidence, _outside_wrappers(evidence))
         used = {event["buffer"] for event in evidence.real.of(0, "used_buffer")}
         if name := next((each for each in lost_names if each in used), ""):
             line = next((event["line"] for event in evidence.real.of(0, "forward")), "")
@@ -240,9 +240,7 @@ def _lost_by_the_script(evidence: Evidence) -> LawVerdict | None:
 
 def _apart_outside_wrappers(evidence: Evidence) -> tuple[int, str] | None:
     """The first step in which a used buffer differs whose module no wrapper has, such as a loss, and its name."""
-    modules = evidence.real.of(0, "module")
-    wrapped = {module["name"] for module in modules if module["wrapper"]}
-    outside = {module["place"] for module in modules if not module["wrapper"] and module["name"] not in wrapped}
+    outside = _outside_wrappers(evidence)
     used = {event["buffer"] for event in evidence.real.of(0, "used_buffer")}
     for together in states(evidence) if outside and used else ():
         for name in different(together, "b") if together[0]["step"] > 0 else ():
@@ -252,11 +250,19 @@ def _apart_outside_wrappers(evidence: Evidence) -> tuple[int, str] | None:
     return None
 
 
-def _lost_by_a_wrapper(evidence: Evidence) -> list[str]:
-    """The buffers that differ between ranks before a wrapper sends rank 0's."""
+def _outside_wrappers(evidence: Evidence) -> set[int]:
+    """The places of the modules that no wrapper has."""
+    modules = evidence.real.of(0, "module")
+    wrapped = {module["name"] for module in modules if module["wrapper"]}
+    return {module["place"] for module in modules if not module["wrapper"] and module["name"] not in wrapped}
+
+
+def _lost_by_a_wrapper(evidence: Evidence, outside: set[int]) -> list[str]:
+    """The buffers that differ between ranks before a wrapper sends rank 0's. outside: places of modules that none sends."""
     trained = (together for together in states(evidence) if together[0]["step"] > 0)
     names = (name for together in trained for name in different(together, "b") if not name.endswith(_STATISTICS))
-    return list(dict.fromkeys(name.partition(".")[2] for name in names))
+    places = (name[1:].partition(".") for name in names)
+    return list(dict.fromkeys(name for place, _, name in places if int(place) not in outside))
 
 
 def evaluated_models_are_equal(evidence: Evidence) -> LawVerdict:
@@ -274,12 +280,51 @@ def evaluated_models_are_equal(evidence: Evidence) -> LawVerdict:
             module, parameter = _module_of(evidence, names[0])
             differ = f"{counted(len(names), 'parameter')} of {module} {'differs' if len(names) == 1 else 'differ'}"
             return broken(f"{differ}, first {parameter}", _why_models_differ(evidence, names[0]))
-    return held() if seen else not_judged("every parameter is in an optimizer")
+    if saved := _not_updated_where_it_is_saved(evidence):
+        return saved
+    if seen:
+        return held()
+    uncalled = next(
+        (_module_of(evidence, name)[0] for together in states(evidence) for name in _uncalled(together)), ""
+    )
+    return not_judged(
+        f"no forward pass uses {uncalled}, a model that no optimizer trains" if uncalled else _ALL_TRAINED
+    )
+
+
+_ALL_TRAINED = "every parameter is in an optimizer"
+
+
+def _not_updated_where_it_is_saved(evidence: Evidence) -> LawVerdict | None:
+    """Of models that no forward pass uses, such as an average that is only saved: rank 0, which saves, may be the only one to
+    update them, or not at all.
+    """
+    seen = list(states(evidence))
+    for name in _uncalled(seen[0]) if seen else ():
+        own = [[each["digests"].get(name) for each in rank] for rank in zip(*seen, strict=True)]
+        changing = [None not in digests and len(set(digests)) > 1 for digests in own]
+        if any(changing) and not changing[0] and (update := update_of_some_ranks(evidence, name)):
+            module, parameter = _module_of(evidence, name)
+            cause = causes.SAVED_MODEL_NOT_UPDATED(
+                module=module,
+                parameter=parameter,
+                ranks=update.ranks,
+                line=update.line,
+                condition=update.condition or f"the condition around {update.line}",
+            )
+            return broken(f"{parameter} of {module} stays as it is on rank 0, and changes on other ranks", cause)
+    return None
+
+
+def _uncalled(together: tuple[Event, ...]) -> list[str]:
+    return [name for name in together[0]["digests"] if name[0] == "u"]
 
 
 def _module_of(evidence: Evidence, name: str) -> tuple[str, str]:
     """The module's class, and the parameter's name in it."""
     place, _, parameter = name.partition(".")
+    if name[0] == "u":
+        return place[1:].partition(" ")[0], parameter
     modules = evidence.real.of(0, "module")
     return next((m["name"] for m in modules if m["place"] == int(place[1:])), "a module"), parameter
 

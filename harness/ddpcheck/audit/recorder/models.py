@@ -19,6 +19,7 @@ from ..event_journal import JournalReader
 from ..recorded_process import Run
 from . import compared_steps, fully_sharded, gradients, modes, script_objects, torch_random_draws, untrained_writes
 from .tensors import checksum, digest, is_sharded, nudged, plain, walk, without_rest
+from .uncalled_models import uncalled_parameters
 
 _OTHERWISE = 1e-3
 """A relative difference that no rounding makes, in initial values that are computed from the data."""
@@ -123,7 +124,9 @@ class Models:
         """The tensors on which the next forward depends: the optimizers' parameters, other parameters, and buffers."""
         found = self.objects.parameters()
         known = {id(each) for each in found.values()}
-        for place, root in enumerate(self.roots):
+        # a module that was called alone first is a part of its model later
+        parts = {id(part) for root in self.roots for part in _inner(root).modules() if part is not _inner(root)}
+        for place, root in sorted(enumerate(self.roots), key=lambda each: id(_inner(each[1])) in parts):
             for kind, named in (("m", root.named_parameters()), ("b", root.named_buffers())):
                 for name, each in named:
                     if id(each) not in known:
@@ -162,13 +165,15 @@ class Models:
         if split and not self._gathered and all(fully_sharded.gathers(run, each) for each in split):
             self._gathered = True
             run.note("gathered", count=len(split), line=run.line())
+        uncalled = {} if run.mirrors else uncalled_parameters(self.roots, self.objects.parameters().values())
         if not run.mirrors:
-            untrained_writes.of(run).name({name: each for name, each in tensors.items() if name[0] == "m"})
+            untrained = {name: each for name, each in tensors.items() if name[0] == "m"}
+            untrained_writes.of(run).name(untrained | uncalled)
         run.note(
             "state",
             number=number,
             step=run.step,
-            digests={} if run.mirrors else self._digests(tensors),
+            digests={} if run.mirrors else self._digests(tensors | uncalled),
             unoptimized=self.unoptimized(),
             strays=self.strays(),
             grad=torch.is_grad_enabled(),

@@ -128,6 +128,17 @@ MODEL_UPDATED_ON_SOME_RANKS = Kind(
     line=str,
     condition=str,
 )
+SAVED_MODEL_NOT_UPDATED = Kind(
+    "saved-model-not-updated",
+    "Rank 0 does not update {module}; {ranks:only rank # does|only ranks # do}, at {line}.",
+    because="It is in no optimizer and no forward pass uses it. If rank 0 saves it, the file has its first values.",
+    look="{condition}: rank 0, or every rank, must make this update",
+    ranks=tuple[int, ...],
+    module=str,
+    parameter=str,
+    line=str,
+    condition=str,
+)
 STATISTICS_OF_OWN_SHARD = Kind(
     "statistics-of-own-shard",
     "Each rank evaluates {module} with batch norm statistics of its own shard, first {buffer}.",
