@@ -169,6 +169,8 @@ def _why_unsynchronised(evidence: Evidence, together: tuple[Event, ...], paramet
             if own not in entered:
                 return causes.SYNCHRONISED_TOO_LATE(forward=forwards[-1]["line"], line=at)
         return causes.LAST_MICRO_BATCH_NOT_SYNCHRONISED(line=at)
+    if waits := _awaited_in_vain(evidence, together):
+        return waits
     left = [event.get("reduced", ()) for event in together]
     if all(left):
         number = next(n for n in range(len(step["grads"])) if _differs(together, n))
@@ -176,6 +178,21 @@ def _why_unsynchronised(evidence: Evidence, together: tuple[Event, ...], paramet
             return causes.GRADIENT_CHANGED_APART(parameter=parameter, backward=at, line=line)
     how = "It is in the wrapper, so it was changed after the reduction, or reached without the wrapper's forward."
     return causes.PARAMETER_NOT_SYNCHRONISED(parameter=parameter, how=how, line=line)
+
+
+def _awaited_in_vain(evidence: Evidence, together: tuple[Event, ...]) -> Cause | None:
+    """The cause, if a wrapper awaits a gradient that this step does not compute: then a bucket is never reduced."""
+    if any(event["find_unused_parameters"] or event["static_graph"] for event in evidence.real.of(0, "wrapped")):
+        return None
+    step = together[0]
+    for number, covered in enumerate(step["covered"]):
+        if covered == "synchronised" and not all(event["grads"][number] for event in together):
+            how = "It is used, or its result is in the loss, on some ranks only, or on none."
+            if not step["needs"][number]:
+                how = "It was frozen after the wrapper was made."
+            name = evidence.name(f"{step['optimizer']}.{number}")
+            return causes.WRAPPER_WAITS(parameter=name, step=step["step"], how=how)
+    return None
 
 
 def gradients_equal_those_of_one_process(evidence: Evidence) -> LawVerdict:

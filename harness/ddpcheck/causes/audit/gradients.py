@@ -11,6 +11,15 @@ PARAMETER_NOT_SYNCHRONISED = Kind(
     how=str,
     line=str,
 )
+WRAPPER_WAITS = Kind(
+    "wrapper-waits-for-parameter",
+    "The wrapper waits for a gradient of {parameter}, and step {step} computes none: other gradients are not reduced.",
+    because="{how}",
+    look="what freezes it, which belongs before the wrapper is made; or find_unused_parameters, if some steps do not use it",
+    parameter=str,
+    step=int,
+    how=str,
+)
 GRADIENT_CHANGED_APART = Kind(
     "gradient-changed-after-reduction",
     "Each rank changes the gradient of {parameter} in its own way, after it was synchronised.",
