@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 # Not promised:
 # - propagates_nan: Gloo's min and max keep or lose NaN, depending on the rank that has it;
 # - detects_dead_peer: only ranks that exchange messages with the dead one notice at once, the others after 30 s;
-# - any_layout: NCCL uses LOCAL_RANK as the device;
 # - sparse gradients, which NCCL does not reduce.
 # With an unused parameter, DDP's first backward leaves gradients local without an error; its second forward raises.
 PROMISES = TORCH_PROMISES.but(

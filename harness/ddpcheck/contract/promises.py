@@ -192,6 +192,7 @@ class ReplicaPromises(Promises):
     batch_norm: Literal["local", "synchronised"] = promise(
         "local",
         "In training, batch norm normalises by each rank's own batch, or by all ranks' samples as one batch. "
+        "Where by its own, rank 0's running statistics follow its own batches, as without a wrapper: no mean over ranks. "
         "The variance may be computed as E[x^2] - E[x]^2, which loses digits where the mean is large.",
     )
     model_features: AbstractSet[str] = promise(

@@ -42,11 +42,11 @@ if TYPE_CHECKING:
     from torch import nn
 
 TORCH_PROMISES = TYPICAL.of_facets("replica").but(
-    clipping=True, checkpoint=True, zeroes_gradients=True, refuses_options=True, shares_host=True
+    clipping=True, checkpoint=True, zeroes_gradients=True, refuses_options=True, shares_host=True, any_layout=True
 )
 """The default promises of torch_adapter. Clipping, checkpoints and both forms of zero_grad work on any wrapped module;
-options are parameters of `wrap`; torch's process groups meet at MASTER_PORT. Methods that the wrapper lacks are not
-promised.
+options are parameters of `wrap`; torch's process groups meet at MASTER_PORT, and on CPUs nothing depends on LOCAL_RANK. Methods
+that the wrapper lacks are not promised.
 """
 
 _TIMEOUT = timedelta(seconds=30)
@@ -169,7 +169,10 @@ def torch_adapter(
             compute_score=scores,
             train=trainer,
             close=_stop_process_group,
-            lacks=promises_without_method(wrap, home, promises, no_sync=no_sync) if wrap else {},
+            lacks={
+                **(promises_without_method(wrap, home, promises, no_sync=no_sync) if wrap else {}),
+                **({} if home.type == "cpu" else {"any_layout": "ranks find their GPUs by LOCAL_RANK"}),
+            },
         )
 
     return Adapter(

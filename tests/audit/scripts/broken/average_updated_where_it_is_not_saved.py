@@ -28,7 +28,7 @@ def main():
             optimizer.step()
             if rank == dist.get_world_size() - 1:
                 with torch.no_grad():
-                    for kept, new in zip(average.parameters(), model.parameters()):
+                    for kept, new in zip(average.parameters(), model.parameters(), strict=True):
                         kept.lerp_(new, 0.1)
         if rank == 0:
             torch.save({"model": model.state_dict(), "average": average.state_dict()}, "model.pt")
