@@ -41,10 +41,10 @@ def session_of(
 
 def applicable(world_size: int, capabilities: Capabilities) -> list[Check]:
     """Without the laws on resources of a process, since ranks that are threads share them; references are tested as
-    processes.
+    processes. Without the law on torch.distributed, which these replicas do not use.
     """
     fit = [check for check in MINE.values() if not unmet_need(check, capabilities, world_size)]
-    return [check for check in fit if not check.name.endswith("_process_state_unchanged")]
+    return [check for check in fit if not check.name.endswith(("_process_state_unchanged", "_awaited_and_left_alone"))]
 
 
 def opened(fault: Registered) -> AbstractContextManager[Any]:

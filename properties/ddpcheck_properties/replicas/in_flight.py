@@ -46,6 +46,8 @@ def check_collectives_in_flight_are_awaited_and_left_alone(session: Session) -> 
     if the values come out right.
     """
     world, promised = session.world_size, session.capabilities
+    if not any(session.run(Job(world, (WatchCollectives(),))).values(0, "watched")):
+        raise CannotTell("no rank uses torch.distributed")
     steps = training_program(world, promised, _STEPS, _SEVERAL_BUCKETS)
     large = (probe_of(promised, PAST_25_MIB),)  # more than one bucket of the usual size
     operations = (WatchCollectives(), *steps.operations, *large * (world <= 2), WatchCollectives(on=False))
@@ -55,8 +57,6 @@ def check_collectives_in_flight_are_awaited_and_left_alone(session: Session) -> 
 def _left_alone(job: Job, trace: Trace) -> None:
     assertions.completed(trace)
     end = len(job.operations) - 1
-    if not any(trace.values(0, "watched")):
-        raise CannotTell("no rank uses torch.distributed")
     for rank, found in enumerate(trace.values(end, "found")):
         for how, operation, start, line in found:
             begun, seen = _short(start), _short(line)
