@@ -55,7 +55,6 @@ BY_TESTS = {
     "initial-value-of-other-rank": ("test_wrappers.py", '"buffers_of_last_rank": "initial-value-of-other-rank"'),
     "learning-rate-ends-early": ("test_audit_laws_of_steps.py", '== "learning-rate-ends-early"'),
     "evaluated-models-differ": ("test_audit_laws_of_replicas.py", '== "evaluated-models-differ"'),
-    "script-raised": ("test_audit.py", '== ("script-raised",)'),
     "ranks-wait-for-each-other": ("test_audit_laws.py", '== "ranks-wait-for-each-other"'),
     "message-too-large": ("test_assertions.py", "ranks.MESSAGE_TOO_LARGE("),
 }

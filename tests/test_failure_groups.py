@@ -143,6 +143,15 @@ def test_a_divisor_of_ranks_or_micro_batches_is_that_of_windows_if_single_backwa
     assert headlines([single, either]) == [windows.headline]
 
 
+def test_a_missing_backward_is_reduced_early_after_no_sync_if_single_backwards_are_right() -> None:
+    missing, early = gradients.LAST_MICRO_BATCH_MISSING(), programs.REDUCED_EARLY_AFTER_NO_SYNC().but("possible")
+    windows = failed("windows", "accumulation", missing, early)
+    assert headlines([windows]) == [missing.headline]
+    single = replace(windows, check="check_gradients_equal_the_large_batch_exactly", status="passed", diagnosis=None)
+    zero = failed("mean of own", "gradients", values.ZERO())
+    assert headlines([single, windows, zero]) == [early.headline]
+
+
 def test_possible_cause_of_all_failures_explains_those_that_only_describe_values() -> None:
     idle = operations.IDLE_RANK_SKIPS(ranks=(1,)).but("possible")
     verdicts = [failed("uneven", "gradients", idle), failed("windows", "accumulation", NOT_REDUCED, idle)]

@@ -203,7 +203,7 @@ REDUCTION_IGNORED = Kind(
 OTHER_RANKS_BLOCK = Kind("other-ranks-block", "The result is the block of rank {rank}.", rank=int)
 INFINITY_BECOMES_NAN = Kind(
     "infinity-becomes-nan",
-    "An infinity becomes NaN: it is subtracted from itself, or multiplied by 0.",
+    "Infinities become NaN: they are subtracted from each other, multiplied by 0, or replaced.",
     because="A running mean or a compensated sum has this effect.",
 )
 RESULTS_SHARE_MEMORY = Kind(
@@ -303,7 +303,6 @@ BLOCK_ALIGNED = Kind(
     expected=int,
     unit=int,
 )
-SUM_BECOMES_NAN = Kind("sum-becomes-nan", "Infinities, or sums that overflow, become NaN.")
 OPPOSITE_EXTREME = Kind(
     "opposite-extreme",
     "The result is the opposite extreme: the comparison is reversed.",

@@ -29,11 +29,6 @@ def reduction_ignored(of: WrongResult) -> WhatIf:
         yield causes.REDUCTION_IGNORED(), wants(replace(made, reduction="sum"), of.members)[of.rank].value
 
 
-def infinite_sum_is_nan(of: WrongResult) -> WhatIf:
-    if of.all_reduce == "sum" and of.tensor.dtype.startswith("float"):
-        yield causes.SUM_BECOMES_NAN(), np.where(np.isinf(of.total), np.nan, of.total)
-
-
 def other_extreme(of: WrongResult) -> WhatIf:
     """The opposite extreme, or one that includes the initial value of the accumulator. A comparison as signed integers goes
     first: it is the opposite extreme of large unsigned integers only, and a reversed one is wrong for all dtypes.

@@ -8,7 +8,6 @@ OF_A_COLLECTIVE = (
     moved_data.not_received,
     moved_data.gathered_in_other_order,
     reductions.reduction_ignored,
-    reductions.infinite_sum_is_nan,
     reductions.other_extreme,
     reductions.zeros_left_out_of_product,
     reductions.narrow_sum,

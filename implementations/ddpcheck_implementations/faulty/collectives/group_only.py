@@ -102,7 +102,7 @@ table(
           caught_by=FINITE, cause="clamped"),
     Fault("overflow-is-nan", "A sum that overflows becomes NaN instead of infinity.",
           where=all_reduce & op("sum") & floats, effect=overflow_is_nan,
-          caught_by=FINITE, cause="sum-becomes-nan"),
+          caught_by=FINITE, cause="infinity-becomes-nan"),
     Fault("root-counted-in-the-world", "Broadcast in a group takes the root's rank for its position in the group.",
           where=broadcast & in_part, effect=root_is_a_place,
           caught_by=MOVED, cause="root-not-found-in-group", world_size=3),
