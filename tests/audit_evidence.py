@@ -50,7 +50,13 @@ def cause(judged: LawVerdict) -> str:
 
 
 LOADED: Event = {"kind": "batch", "grad": True, "key": "a", "passed": 0, "number": 0, "step": 0, "line": "train.py:4"}
-WRAPPED: Event = {"kind": "wrapped", "broadcast_buffers": True, "line": "train.py:3"}
+WRAPPED: Event = {
+    "kind": "wrapped",
+    "broadcast_buffers": True,
+    "find_unused_parameters": False,
+    "static_graph": False,
+    "line": "train.py:3",
+}
 
 
 def compared(**changes: Any) -> StepSeen:

@@ -151,6 +151,29 @@ def test_gradients_that_are_changed_after_their_reduction() -> None:
 
 
 @pytest.mark.parametrize(
+    ("needs", "looks_for_unused", "found", "how"),
+    [
+        (False, False, "wrapper-waits-for-parameter", "frozen after the wrapper was made"),
+        (True, False, "wrapper-waits-for-parameter", "on some ranks only, or on none"),
+        (False, True, "parameter-not-synchronised", ""),
+    ],
+)
+def test_a_wrapper_waits_for_a_gradient(needs: bool, looks_for_unused: bool, found: str, how: str) -> None:
+    ranks = [
+        [
+            {**WRAPPED, "find_unused_parameters": looks_for_unused},
+            {"kind": "forward", "step": 0, "grad": True, "sync": True},
+            backward(),
+            step(grads=["", own], needs=[needs, True], covered=["synchronised"] * 2, parts=[0, 1]),
+        ]
+        for own in "ab"
+    ]
+    judged = gradients.gradients_are_synchronised(evidence(*ranks))
+    assert cause(judged) == found
+    assert how in judged.causes[0].because
+
+
+@pytest.mark.parametrize(
     ("sparse", "found"), [([0], "sparse-gradient-without-indices"), ([], "parameter-not-synchronised")]
 )
 def test_a_sparse_gradient_of_the_second_optimizer(sparse: list[int], found: str) -> None:

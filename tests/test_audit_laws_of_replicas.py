@@ -318,3 +318,27 @@ def test_statistics_that_each_rank_estimates_from_its_own_shard() -> None:
 
     assert cause(judged("a", "b")) == "statistics-of-own-shard"
     assert judged("a", "a").status == "not judged"
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "expected"),
+    [
+        (("a", "a"), ("a", "b"), "broken"),  # the last rank alone updates it
+        (("a", "a"), ("b", "a"), "not judged"),  # rank 0 alone, which saves it
+        (("a", "b"), ("a", "b"), "not judged"),
+    ],
+)
+def test_a_model_that_is_only_saved(first: tuple[str, str], last: tuple[str, str], expected: str) -> None:
+    name = "uNet 0.weight"
+    ranks = [
+        [
+            state(0, **{name: first[rank]}),
+            {"kind": "write", "number": 0, "step": 0, "line": f"train.py:{9 + rank}", "callers": []},
+            {"kind": "written", "step": 0, "names": {name: [0] if first[rank] != last[rank] else []}},
+            state(1, **{name: last[rank]}),
+        ]
+        for rank in range(2)
+    ]
+    judged = replicas.evaluated_models_are_equal(evidence(*ranks))
+    assert judged.status == expected
+    assert "Net" in (judged.note or judged.headline)
