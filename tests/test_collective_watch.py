@@ -63,6 +63,17 @@ def test_a_write_to_the_tensor_is_told_with_both_lines() -> None:
 
 
 @pytest.mark.usefixtures("alone")
+def test_tensors_without_memory_of_their_own_are_no_matter() -> None:
+    flat, sparse = torch.zeros(8), torch.eye(3).to_sparse()
+    watch = CollectiveWatch()
+    handle = started(flat)
+    sparse.mul_(2)
+    torch.zeros(0).add_(1)
+    handle.wait()
+    assert told(watch) == []
+
+
+@pytest.mark.usefixtures("alone")
 def test_a_handle_that_is_dropped_is_told() -> None:
     watch = CollectiveWatch()
     started(torch.zeros(4))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -38,7 +39,8 @@ _COLLECTIVES = {
     "recv": "recv",
 }
 """The methods of a process group, under which all functions of torch.distributed end, and the collective of each."""
-_LIBRARIES = tuple(str(Path(file).parent) for file in (torch.__file__, Path(__file__).parent))
+_LIBRARIES = tuple(f"{folder}{os.sep}" for folder in (Path(torch.__file__).parent, Path(__file__).parents[1]))
+"""Without the separator, packages whose names begin alike, such as torchvision, would belong to them."""
 
 
 class CollectiveWatch:

@@ -31,12 +31,10 @@ class Pending:
 
     def overlaps(self, written: torch.Tensor) -> bool:
         """Whether it uses memory of this tensor, as far as the first and the last element of each tensor tell."""
-        place, other = _place(written), _extent(written)
-        return any(
-            place and _place(each) == place and own.start < other.stop and other.start < own.stop
-            for each, _ in self._tensors()
-            for own in (_extent(each),)
-        )
+        place = _place(written)
+        near = [_extent(each) for each, _ in self._tensors() if place and _place(each) == place]
+        other = _extent(written) if near else range(0)  # a sparse tensor has none
+        return any(own.start < other.stop and other.start < own.stop for own in near)
 
     @property
     def changed(self) -> bool:
