@@ -201,10 +201,11 @@ IMPLIES: dict[str, frozenset[str]] = {
     ),
     # a part may be all of a small array
     values.PART_NOT_REDUCED.id: _ids(values.NOT_REDUCED, gradients.PART_OF_LARGE_TENSOR_LOCAL),
-    values.PART_DIVIDED_AGAIN.id: _ids(values.DIVIDED_TOO_OFTEN, gradients.RANKS_MISSING),
+    values.PART_DIVIDED_AGAIN.id: _ids(values.DIVIDED_TOO_OFTEN, values.TAIL_WRONG, gradients.RANKS_MISSING),
     values.TAIL_WRONG.id: _ids(values.PART_NOT_REDUCED, gradients.ADDED_TO_OWN),  # told from a few of its elements
     values.ZERO.id: _ids(gradients.PART_OF_LARGE_TENSOR_ZERO),
-    values.NONFINITE.id: _ids(replicas.NONFINITE_HIDDEN_FROM_RANKS),
+    # seen first after an operation that only shows it
+    values.NONFINITE.id: _ids(replicas.NONFINITE_HIDDEN_FROM_RANKS, programs.CHANGES_GRADIENTS),
     # where pieces are as large as parameters, a layout of one rank shows as other parameters; the larger leads
     gradients.RANK_SENDS_OTHER_PARAMETER.id: _ids(
         gradients.RANK_SENDS_OTHER_PIECE, operations.UNUSED_LEFT_OUT, *_OF_OTHER_LAYOUTS
