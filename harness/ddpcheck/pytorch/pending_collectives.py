@@ -31,8 +31,8 @@ class Pending:
 
     def overlaps(self, written: torch.Tensor) -> bool:
         """Whether it uses memory of this tensor, as far as the first and the last element of each tensor tell."""
-        place = _place(written)
-        near = [_extent(each) for each, _ in self._tensors() if place and _place(each) == place]
+        place = place_of(written)
+        near = [_extent(each) for each, _ in self._tensors() if place and place_of(each) == place]
         other = _extent(written) if near else range(0)  # a sparse tensor has none
         return any(own.start < other.stop and other.start < own.stop for own in near)
 
@@ -106,6 +106,12 @@ class PendingCollectives:
             self._found(one, how, self._line())
 
 
+def place_of(tensor: torch.Tensor) -> int:
+    """The address of the tensor's storage; 0 if it has none of its own, as a DTensor, or no elements."""
+    own = type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.layout == torch.strided
+    return tensor.untyped_storage().data_ptr() if own else 0
+
+
 def tensors_in(values: Any) -> Iterator[torch.Tensor]:
     """The tensors among these values, and in lists and tuples among them."""
     if isinstance(values, torch.Tensor):
@@ -127,12 +133,6 @@ def _written(operation: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -
         yield from tensors_in(args[place] if place < len(args) else kwargs.get(name))
 
 
-def _place(tensor: torch.Tensor) -> int:
-    """The address of the storage; 0 if it has none of its own, as a DTensor."""
-    own = type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.layout == torch.strided
-    return tensor.untyped_storage().data_ptr() if own else 0
-
-
 def _extent(tensor: torch.Tensor) -> range:
     """The bytes of the storage from the first element to the last."""
     if not tensor.numel():
@@ -144,4 +144,4 @@ def _extent(tensor: torch.Tensor) -> range:
 
 def _is_whole(tensor: torch.Tensor) -> bool:
     """Whether the tensor is its whole storage, so that each change of the storage changes it."""
-    return bool(_place(tensor)) and len(_extent(tensor)) == tensor.untyped_storage().nbytes()
+    return bool(place_of(tensor)) and len(_extent(tensor)) == tensor.untyped_storage().nbytes()

@@ -310,7 +310,7 @@ def _not_updated_where_it_is_saved(evidence: Evidence) -> LawVerdict | None:
                 parameter=parameter,
                 ranks=update.ranks,
                 line=update.line,
-                condition=update.condition or f"the condition around {update.line}",
+                condition=update.condition,
             )
             return broken(f"{parameter} of {module} stays as it is on rank 0, and changes on other ranks", cause)
     return None
@@ -346,7 +346,7 @@ def _why_models_differ(evidence: Evidence, name: str) -> Cause:
                 parameter=parameter,
                 ranks=update.ranks,
                 line=update.line,
-                condition=update.condition or f"the condition around {update.line}",
+                condition=update.condition,
             )
         return causes.MODELS_DIFFER(module=module, parameter=parameter)
     how = "Every rank updates them." if changing[0] else "No rank changes them."

@@ -12,7 +12,7 @@ from .parting import CALLS, condition_between, shared_call_before
 
 @dataclass(frozen=True)
 class Update:
-    """condition: as file:line and text; empty if the source shows none."""
+    """condition: as file:line and text, or the line around which it must be if the source shows none."""
 
     ranks: tuple[int, ...]
     line: str
@@ -35,7 +35,8 @@ def update_of_some_ranks(evidence: Evidence, name: str) -> Update | None:
         for each in events
     ]
     condition = condition_between(evidence, shared_call_before(evidence, event, ranks[0]), event)
-    return Update(ranks, where_calls_part(chain, others), condition)
+    line = where_calls_part(chain, others)
+    return Update(ranks, line, condition or f"the condition around {line}")
 
 
 def _writes(evidence: Evidence, rank: int, name: str) -> dict[Chain, Event]:

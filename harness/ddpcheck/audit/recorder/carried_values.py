@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 
 import torch
 
+from ...pytorch.pending_collectives import place_of
 from ..recorded_process import Run
 from . import script_objects
-from .tensors import digest, place_of
+from .tensors import digest
 
 _MOST = 4096
 _NOTED = 32

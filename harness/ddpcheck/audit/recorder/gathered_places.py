@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
+from ...pytorch.pending_collectives import place_of
 from ..recorded_process import Run
-from .tensors import place_of
 
 JOINING = frozenset({"cat", "stack"})
 _KEPT = 4

@@ -28,12 +28,6 @@ def plain(tensor: torch.Tensor) -> torch.Tensor:
     return made
 
 
-def place_of(tensor: torch.Tensor) -> int:
-    """The address of the tensor's storage; 0 if it has none of its own, as a DTensor, or no elements."""
-    own = type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.layout == torch.strided
-    return tensor.untyped_storage().data_ptr() if own else 0
-
-
 def without_rest(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor, copied if it is a part of a larger storage, which would otherwise be saved, too."""
     return tensor if tensor.untyped_storage().nbytes() == tensor.numel() * tensor.element_size() else tensor.clone()

@@ -12,9 +12,8 @@ from typing import Any
 
 import torch
 
-from ...pytorch.pending_collectives import tensors_in, written_arguments
+from ...pytorch.pending_collectives import place_of, tensors_in, written_arguments
 from ..recorded_process import Run
-from .tensors import place_of
 
 _LINES = 256
 """The most lines, with their callers, that are noted."""

@@ -13,9 +13,9 @@ from typing import Any
 
 import torch
 
+from ...pytorch.pending_collectives import place_of
 from ..recorded_process import Run
 from . import script_objects
-from .tensors import place_of
 
 _OVERWRITES = frozenset({"copy_", "fill_", "zero_", "normal_", "uniform_", "bernoulli_", "random_", "exponential_"})
 
