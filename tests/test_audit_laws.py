@@ -35,6 +35,15 @@ def test_laws_without_observations_are_not_judged() -> None:
     assert answer(nothing, verdicts)[0] != 0
 
 
+def test_only_a_strict_answer_asks_for_compared_gradients() -> None:
+    events = [WRAPPED, state(1), backward(), step()]
+    seen = evidence(events, events)
+    verdicts = [verdict for verdict in verdicts_of(seen) if verdict.ok]
+    status, told = answer(seen, verdicts)
+    assert told.startswith("NO FINDING")
+    assert (status, answer(seen, verdicts, strict=True)) == (0, (2, told))
+
+
 def test_a_script_that_ends_before_it_trains_is_not_judged() -> None:
     ended = [{"kind": "installed"}, {"kind": "end", "why": "finished"}]
     assert world.ranks_form_one_world(evidence(ended, ended)).status == "not judged"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
 from audit_evidence import Event, backward, cause, compared, evidence, step
 
 from ddpcheck.audit.laws import (
@@ -228,6 +229,28 @@ def test_a_loader_that_reads_ahead_ends_before_its_last_window_is_stepped() -> N
     last = [backward(1, root="DivBackward0"), step(1)]
     assert accumulation.windows_are_stepped(evidence([*window, end, *last])).status == "held"
     assert accumulation.windows_are_stepped(evidence([*window, end])).status == "broken"
+
+
+@pytest.mark.parametrize(
+    ("left", "told"), [(0, ""), (1, "the last of the 5 batches"), (2, "the last 2 of the 6 batches")]
+)
+def test_batches_of_a_window_that_is_not_full_are_told(left: int, told: str) -> None:
+    """Windows of two batches, which are read before their backward passes."""
+
+    def read(number: int) -> Event:
+        return {"kind": "batch", "key": "a", "passed": 0, "step": number // 2, "grad": True, "size": 4}
+
+    events: list[Event] = []
+    for number in range(2):
+        losses = [backward(place, step=number, root="DivBackward0") for place in range(2)]
+        events += [read(2 * number), read(2 * number + 1), *losses, step(number, backwards=2)]
+    events += [read(4 + place) for place in range(left)]
+    end = {
+        "kind": "epoch_end", "key": "a", "passed": 0, "batches": 4 + left, "cut": False, "step": 2, "pending": 0,
+        "trained": True, "line": "train.py:5",
+    }  # fmt: skip
+    verdict = accumulation.windows_are_stepped(evidence([*events, end]))
+    assert (verdict.status, told in verdict.observation, bool(verdict.observation)) == ("held", True, bool(left))
 
 
 def test_samples_that_are_not_the_same_on_all_ranks() -> None:

@@ -128,7 +128,14 @@ def test_inputs_of_the_check_action_have_the_defaults_of_the_command() -> None:
     assert given["cache"] == given["seed"] == ""
 
 
-AUDITED = {"SCRIPT": "train.py", "ARGUMENTS": "--epochs 2", "RANKS": "2", "STEPS": "6", "NO_GPU": "true"}
+AUDITED = {
+    "SCRIPT": "train.py",
+    "ARGUMENTS": "--epochs 2",
+    "RANKS": "2",
+    "STEPS": "6",
+    "NO_GPU": "true",
+    "STRICT": "false",
+}
 
 
 @pytest.mark.parametrize("status", [0, 1, 2])
@@ -136,7 +143,9 @@ def test_the_audit_action_writes_a_summary_and_keeps_the_status(tmp_path: Path, 
     output = ran("audit", tmp_path, {**AUDITED, "INTERRUPTED": "", "RESUMED": ""}, status)
     assert output.startswith("audit|--ranks|2|--steps|6|--failures|kept/failures|")
     assert "|--no-gpu|--|train.py|--epochs|2\n" in output
-    assert (tmp_path / "summary").read_text() == "# all"
+    strict = ran("audit", tmp_path, {**AUDITED, "INTERRUPTED": "", "RESUMED": "", "STRICT": "true"}, status)
+    assert "|--no-gpu|--strict|--|train.py|" in strict
+    assert (tmp_path / "summary").read_text() == "# all" * 2
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,8 @@ from ddpcheck.trace import Trace
 from ddpcheck.verdict import Finding
 
 from .collectives.earlier_groups import group_kept_before, with_earlier_group
-from .judges import Judge
+from .judges import Judge, noting
+from .one_parameter import NOTE, may_hide_others, with_one_parameter
 from .wire.sent_in_backward import with_bytes_sent
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ Shorter = Callable[[Job], Iterable[Job]]
 
 _HEALTH: Any = list(HealthCheck)  # its metaclass hides from type checkers that these are HealthChecks
 
-FURTHER_SECONDS, FURTHER_JOBS = 10.0, 40
+FURTHER_SECONDS, FURTHER_JOBS, ONE_PARAMETER_JOBS = 10.0, 40, 8
 """The most seconds and Jobs for a search for a cause that no other check has told: a second on an idle machine."""
 SHRINKING_SECONDS = 3.0
 """Seconds for making a failing Job smaller; a failing check should report soon."""
@@ -50,10 +51,12 @@ class Further:
     """How to look for another cause in the Jobs of a check.
 
     prepared: the Job to run in place of a Job; None if it cannot be judged. judge: raises a Finding with another cause.
+    most: of these Jobs.
     """
 
     prepared: Callable[[Job, Capabilities], Job | None]
     judge: Judge
+    most: int = FURTHER_JOBS
 
 
 def has_time_for_long_jobs(session: Session) -> bool:
@@ -252,12 +255,19 @@ class _Search:
     def raise_further(self, finding: Finding, jobs: Iterable[Job], further: Further | None) -> None:
         """Raise a Finding with a cause that no other check has told, if the cause of this one is told."""
         session = self.session
-        ready = session.replayed is None and not self.lost_a_rank
-        if further is None or not ready or adds_to(session.told, finding.diagnosis.causes):
+        if session.replayed is not None or self.lost_a_rank or adds_to(session.told, finding.diagnosis.causes):
             return
+        if may_hide_others(finding):
+            self._raise_other(jobs, Further(_of_one_parameter, noting(self.judge, NOTE), ONE_PARAMETER_JOBS))
+        if further is not None:
+            self._raise_other(jobs, further)
+
+    def _raise_other(self, jobs: Iterable[Job], further: Further) -> None:
+        """Raise the first Finding of this search with a cause that no other check has told."""
+        session = self.session
         until = time.monotonic() + FURTHER_SECONDS
         search = _Search(session, further.judge)
-        prepared = list(filter(None, (further.prepared(job, session.capabilities) for job in jobs)))[:FURTHER_JOBS]
+        prepared = list(filter(None, (further.prepared(job, session.capabilities) for job in jobs)))[: further.most]
         with closing(session.run_many(prepared)) as traces:
             for job, trace in zip(prepared, traces, strict=False):
                 found = search.verdict(job, trace)
@@ -343,6 +353,11 @@ class _Search:
         note = "not reproduced when run again: it depends on state, or on timing, as where a handle is not waited for"
         earlier = group_kept_before(self.session, finding.job)
         return finding.blaming(earlier, sure, right_when_repeated(sure)).noting(note)
+
+
+def _of_one_parameter(job: Job, promised: Capabilities) -> Job | None:
+    made = with_one_parameter(job)
+    return made and within_promises(made, promised)
 
 
 def _failing_job(finding: Finding) -> Job:

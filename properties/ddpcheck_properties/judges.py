@@ -42,6 +42,18 @@ def with_causes(judge: Judge, explain: Explain) -> Judge:
     return explained
 
 
+def noting(judge: Judge, note: str) -> Judge:
+    """The judge, whose findings have this note."""
+
+    def noted(job: Job, trace: Trace) -> None:
+        try:
+            judge(job, trace)
+        except Finding as finding:
+            raise finding.noting(note) from None
+
+    return noted
+
+
 def because(judge: Judge, cause: Cause, *, name: str = "") -> Judge:
     """The judge, whose findings, or those on the value of this name, also name this cause."""
 

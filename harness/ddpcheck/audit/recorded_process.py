@@ -96,6 +96,8 @@ class Run:
     """The lowest precision of products in this step, if below float32."""
     samples: tuple[int, ...] = ()
     """The number of samples of each rank in the last batch."""
+    recollated: bool = False
+    """Whether the script's collate function has made a batch of all ranks' samples: a rank's may be padded to less."""
     calls: set[tuple[str, str, str]] = field(default_factory=set)
     """Since the last optimizer step: kind, line, and whether DDP synchronises."""
     loaders: int = 0

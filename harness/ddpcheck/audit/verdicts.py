@@ -76,8 +76,8 @@ def _made(evidence: Evidence, law: Law, judged: LawVerdict, status: Status) -> V
     )
 
 
-def answer(evidence: Evidence, verdicts: list[Verdict]) -> tuple[int, str]:
-    """The exit status and the first line: 0 yes, 1 no, 2 nothing could be judged."""
+def answer(evidence: Evidence, verdicts: list[Verdict], *, strict: bool = False) -> tuple[int, str]:
+    """The exit status and the first line: 0 yes, 1 no, 2 nothing could be judged; strict: or gradients could not."""
     name = evidence.title
     failed = [verdict for verdict in verdicts if not verdict.ok]
     against = next(verdict for verdict in verdicts if verdict.check == "gradients_equal_those_of_one_process")
@@ -92,7 +92,8 @@ def answer(evidence: Evidence, verdicts: list[Verdict]) -> tuple[int, str]:
     if not evidence.steps_seen:
         return NOTHING_JUDGED, f"NOT JUDGED: {name} took no optimizer step on all ranks"
     if against.status == "skipped":
-        return 0, f"NO FINDING in {name}, but gradients were not compared with one process: {against.reason}"
+        status = NOTHING_JUDGED if strict else 0
+        return status, f"NO FINDING in {name}, but gradients were not compared with one process: {against.reason}"
     return (
         0,
         f"YES: {name} on {counted(evidence.ranks, 'rank')} is the run of one process "

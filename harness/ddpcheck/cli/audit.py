@@ -75,6 +75,7 @@ _SETTINGS = frozenset({"ranks", "steps", "seconds", "module", "no_gpu", "random_
     show_default=True,
     help="Seconds without progress until ranks count as hung.",
 )
+@click.option("--strict", is_flag=True, help="Exit status 2 also if gradients could not be compared with one process.")
 @click.option("-v", "--verbose", is_flag=True, help="Show every law that held in a line of its own.")
 @click.option("--json", "json_file", type=FILE, help="Write verdicts and evidence, which --judge reads.")
 @click.option("--junit", "junit_file", type=FILE, help="Write JUnit XML.")
@@ -97,6 +98,7 @@ def command(
     random_streams: RandomStreams,
     resume_check: tuple[str, str] | None,
     deadline: float,
+    strict: bool,
     verbose: bool,
     json_file: Path | None,
     junit_file: Path | None,
@@ -113,7 +115,7 @@ def command(
     ddpcheck audit train.py --epochs 1 --batch-size 8
     ddpcheck audit -n 4 --steps 8 --no-gpu -- train.py --config small.toml
 
-    Exit status: 0 no law is broken, 1 a law is broken, 2 nothing could be judged.
+    Exit status: 0 no law is broken, 1 a law is broken, 2 nothing could be judged; with --strict also NO FINDING.
     """  # noqa: D301  # click wants the character, not the two that stand for it
     out = console()
     with usage_errors():
@@ -137,7 +139,7 @@ def command(
             evidence = _run(out, request, keep)
     verdicts = verdicts_of(evidence)
     out.print(escape(page(evidence, verdicts, every=verbose)), soft_wrap=True)
-    status, first = answer(evidence, verdicts)
+    status, first = answer(evidence, verdicts, strict=strict)
     settings = {
         "audit": True,
         "answer": first,

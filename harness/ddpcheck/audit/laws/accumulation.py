@@ -108,7 +108,19 @@ def windows_are_stepped(evidence: Evidence) -> LawVerdict:
                 f"pass {event['passed']} ends with {counted(pending, 'micro-batch', 'micro-batches')} after the last step",
                 causes.LAST_WINDOW_NOT_STEPPED(count=pending),
             )
-    return held(f"{counted(len(ends), 'epoch end')} looked at") if ends else not_judged("no epoch ended")
+    if not ends:
+        return not_judged("no epoch ended")
+    unused = _of_unused_batches(evidence, ends)
+    return held("" if unused else f"{counted(len(ends), 'epoch end')} looked at", observation=unused)
+
+
+def _of_unused_batches(evidence: Evidence, ends: list[Event]) -> str:
+    """What to tell of batches that were collected for a window and dropped: a note, as a loader's drop_last drops some, too."""
+    for end in ends:
+        if unused := _unused_batches(evidence, end):
+            last = "last" if unused == 1 else f"last {unused}"
+            return f"no backward pass uses the {last} of the {end['batches']} batches of pass {end['passed']}"
+    return ""
 
 
 def _pending(evidence: Evidence, end: Event) -> int:
@@ -125,6 +137,23 @@ def _pending(evidence: Evidence, end: Event) -> int:
         elif event["kind"] == "step":
             pending = 0
     return pending
+
+
+def _unused_batches(evidence: Evidence, end: Event) -> int:
+    """Batches after the last step of a pass without a backward pass, if each batch before them has one."""
+    events = evidence.real.events[0]
+    last = events.index(end)
+    own = [e for e in events[:last] if e["kind"] == "batch" and (e["key"], e["passed"]) == (end["key"], end["passed"])]
+    first = events.index(own[0]) if own else last
+    after = next((at for at in range(last, len(events)) if _is_batch_of(events[at], end["key"])), len(events))
+    used = Counter(e["step"] for e in events[first:after] if e["kind"] == "backward" and not e.get("again"))
+    given = Counter(e["step"] for e in own)
+    differing = [step for step, count in given.items() if used[step] != count]
+    return given[end["step"]] if differing == [end["step"]] and not used[end["step"]] else 0
+
+
+def _is_batch_of(event: Event, key: str) -> bool:
+    return bool(event["kind"] == "batch" and event["key"] == key)
 
 
 def only_the_last_micro_batch_communicates(evidence: Evidence) -> LawVerdict:

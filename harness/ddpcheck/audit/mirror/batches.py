@@ -178,6 +178,7 @@ def _collated_again(run: Run, found: list[tuple[RecordedRank, Event]], batches: 
             return None
         every = [sample for mine in own for sample in mine]
         made = loader.collate_fn(rolled(every, int(run.settings.rolled)))
+        run.recollated = True
         run.note("recollated", step=run.step)
         return made
     except Exception:

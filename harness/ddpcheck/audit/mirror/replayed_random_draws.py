@@ -49,8 +49,9 @@ def _together(
     if run.settings.in_turn:
         return first if tuple(first.shape) == wanted else None
     for place in range(len(wanted)):
-        if _fits(there, wanted, place):
-            return _joined(run, there, place)
+        padded = _padded(there, wanted, place) if run.recollated else there
+        if _fits(padded, wanted, place):
+            return _joined(run, padded, place)
     if same and tuple(first.shape) in (wanted, _of_all_ranks(wanted, len(there))):
         return first
     if name == "randperm" or not same_shape or tuple(first.shape) != wanted or not wanted:
@@ -78,6 +79,21 @@ def _joined(run: Run, there: list[torch.Tensor], place: int) -> torch.Tensor | N
         return joined(there, place, sum(run.samples), int(run.settings.rolled))
     except Misfit:
         return None
+
+
+def _padded(there: list[torch.Tensor], wanted: tuple[int, ...], place: int) -> list[torch.Tensor]:
+    """The ranks' results with zeros for what the collate function adds to their samples, where only that is missing."""
+    shapes = [(*wanted[:place], *each.shape[place : place + 1], *wanted[place + 1 :]) for each in there]
+    if any(not _within(each.shape, shape) for each, shape in zip(there, shapes, strict=True)):
+        return there
+    made = [each.new_zeros(shape) for each, shape in zip(there, shapes, strict=True)]
+    for larger, each in zip(made, there, strict=True):
+        larger[tuple(map(slice, each.shape))] = each
+    return made
+
+
+def _within(shape: tuple[int, ...], larger: tuple[int, ...]) -> bool:
+    return len(shape) == len(larger) and all(own <= most for own, most in zip(shape, larger, strict=True))
 
 
 def _fits(there: list[torch.Tensor], wanted: tuple[int, ...], place: int) -> bool:
