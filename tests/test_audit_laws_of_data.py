@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 from audit_evidence import Event, backward, cause, compared, evidence, step
 
+from ddpcheck.audit.evidence import Evidence
 from ddpcheck.audit.laws import (
     accumulation,
     data,
@@ -23,10 +24,10 @@ def test_ranks_that_draw_from_all_samples() -> None:
         ranks = []
         for rank in range(2):
             events: list[Event] = [loader]
-            for rows in batches[rank * len(batches) // 2 :][: len(batches) // 2]:
+            for number, rows in enumerate(batches[rank * len(batches) // 2 :][: len(batches) // 2]):
                 batch = {
-                    "kind": "batch", "key": "l", "passed": 0, "grad": True, "rows": list(rows), "size": len(rows),
-                    "digest": "".join(rows), "line": "train.py:5", "indices": None,
+                    "kind": "batch", "key": "l", "passed": 0, "number": number, "grad": True, "rows": list(rows),
+                    "size": len(rows), "digest": "".join(rows), "line": "train.py:5", "indices": None,
                 }  # fmt: skip
                 events += [batch, backward()]
             ranks.append(events)
@@ -48,6 +49,7 @@ def reads(rows: list[str], indices: list[int] | None = None, *, iterable: bool =
         "kind": "batch",
         "key": "a",
         "passed": 0,
+        "number": 0,
         "rows": rows,
         "indices": indices,
         "size": len(rows),
@@ -55,6 +57,44 @@ def reads(rows: list[str], indices: list[int] | None = None, *, iterable: bool =
     }
     end = {"kind": "epoch_end", "key": "a", "passed": 0, "cut": False}
     return [{**loader, **kind}, {**batch, "step": 0, "digest": str(rows), "line": "train.py:5"}, backward(), end]
+
+
+def in_turn(*, ranks_differ: bool, sharded: bool, ahead: bool = False) -> Evidence:
+    """Two ranks train on every second of eight batches of 8 samples, of 64 that all get, or of 128 in shards."""
+    found = []
+    for rank in range(2):
+        sampler = (
+            {"num_replicas": 2, "rank": rank, "shuffle": False, "seed": 0, "line": "train.py:2"} if sharded else None
+        )
+        loader, *_ = reads([])
+        events: list[Event] = [
+            {**loader, "iterable": False, "sampler": "SequentialSampler", "base_size": 128 if sharded else 64},
+            {"kind": "epoch", "key": "a", "passed": 0, "distributed": sampler},
+        ]
+        for number in range(8):
+            indices = [8 * number + n for n in range(8)]
+            if sharded:
+                indices = [2 * each + rank for each in indices]
+            rows = [f"row {each}" for each in indices]
+            batch = next(each for each in reads(rows, indices) if each["kind"] == "batch")
+            events.append({**batch, "number": number})
+            if number % 2 == (rank if ranks_differ else 1):
+                events += [backward()] * (1 + ahead)
+        found.append([*events, {"kind": "epoch_end", "key": "a", "passed": 0, "cut": False}])
+    return evidence(*found)
+
+
+def test_batches_of_one_loader_that_ranks_take_in_turn() -> None:
+    dealt = in_turn(ranks_differ=True, sharded=False)
+    assert shards.ranks_read_different_shards(dealt).status == "held", "each rank trains on other batches"
+    assert data.every_sample_is_used(dealt).status == "held"
+    assert cause(data.every_sample_is_used(in_turn(ranks_differ=True, sharded=True))) == "batches-split-again"
+    skipping = data.every_sample_is_used(in_turn(ranks_differ=False, sharded=True))
+    assert (skipping.status, skipping.observation) == (
+        "held", "no backward pass follows 4 of 8 batches of pass 0: the loop skips them"
+    )  # fmt: skip
+    ahead = in_turn(ranks_differ=True, sharded=True, ahead=True)
+    assert data.every_sample_is_used(ahead).observation == "", "batches may be read before they are used"
 
 
 def test_samples_of_an_iterable_data_set_that_come_to_several_ranks() -> None:

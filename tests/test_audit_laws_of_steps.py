@@ -126,6 +126,9 @@ def test_a_scaler_that_looks_at_local_gradients() -> None:
     assert cause(judge(evidence(events("a"), events("a", stepped=False)))) == "skipped-step-differs"
 
 
+NOTHING_ELSE = "nothing else is wrong with the rates"
+
+
 def scheduled(
     places: list[int], rates: list[float] | None = None, *, length: int | None = 16, why: str = "finished", **begin: Any
 ) -> Evidence:
@@ -149,8 +152,10 @@ def test_schedules_for_the_steps_of_one_process() -> None:
     assert judge(scheduled(list(range(8)), length=8)).status == "held"
     assert judge(scheduled(list(range(8)), length=20)).status == "held", "no number of batches of one process"
     assert judge(scheduled(list(range(0, 16, 2)))).status == "held", "stepped once for each rank"
-    assert judge(scheduled(list(range(8)), why="enough")).status == "held", "the run was not watched to its end"
-    assert judge(scheduled(list(range(8)), mentions=["break"])).status == "held", "training may have ended early"
+    cut, stopping = scheduled(list(range(8)), why="enough"), scheduled(list(range(8)), mentions=["break"])
+    assert judge(cut).note.startswith("the run was not watched to its end")
+    assert judge(stopping).note.startswith("the script has a break")
+    assert judge(scheduled(list(range(8)), length=None)).note.startswith("the length of OneCycleLR is not known")
     assert judge(evidence([step()], [step()])).status == "not judged"
 
 
@@ -165,22 +170,44 @@ def test_a_learning_rate_that_is_zero_long_before_the_end() -> None:
     for note in (judged_rates(*[0.2] * 8, *[0.0] * 8, each=0), judged_rates(*[0.2] * 20, *[0.0] * 6)):
         assert (note.status, "learning rate is 0" in note.observation) == ("held", True), "one process may do the same"
     for silent in (judged_rates(0.4, 0.3, 0.2, 0.1, 0.0), judged_rates(*[0.0] * 8), judged_rates(*[0.0] * 5, 0.2, 0.1)):
-        assert (silent.status, silent.observation) == ("held", "")
+        assert (silent.status, silent.observation) == ("not judged", "")
+        assert silent.note.endswith(NOTHING_ELSE)
 
 
 def test_a_schedule_that_counts_ranks() -> None:
     fast = (8.0, 7.0, 6.0, 5.0, 4.0, 3.0, *[2.0] * 6)
     assert cause(judged_rates(*fast, each=2)) == "schedule-counts-ranks"
     assert cause(judged_rates(0.4, 0.3, 0.2, *[0.0] * 5, each=2, why="enough")) == "schedule-counts-ranks"
-    assert judged_rates(*fast).status == "held", "it advances once in each step, and ends early as it is meant to"
-    assert judged_rates(*fast[:6], 2.0, 1.0, 0.5, 0.4, 0.3, 0.2, each=2).status == "held", "it falls until the end"
-    assert judged_rates(8.0, *[2.0] * 11, each=2).status == "held", "it ends elsewhere"
-    assert judged_rates(*fast, each=2, why="enough").status == "held", "the run was not watched to its end"
+    assert judged_rates(*fast).note.endswith(NOTHING_ELSE), (
+        "it advances once in each step, and ends early as it is meant to"
+    )
+    assert judged_rates(*fast[:6], 2.0, 1.0, 0.5, 0.4, 0.3, 0.2, each=2).note.endswith(NOTHING_ELSE), (
+        "it falls until the end"
+    )
+    assert judged_rates(8.0, *[2.0] * 11, each=2).note.endswith(NOTHING_ELSE), "it ends elsewhere"
+    assert judged_rates(*fast, each=2, why="enough").note.endswith(NOTHING_ELSE), "the run was not watched to its end"
+
+
+@pytest.mark.parametrize(
+    ("micro_batches", "found"), [(2, "schedule-counts-micro-batches"), (1, "schedule-counts-ranks")]
+)
+def test_a_schedule_that_counts_micro_batches(micro_batches: int, found: str) -> None:
+    """As many micro-batches as ranks: both causes are told."""
+    fast = (8.0, 7.0, 6.0, 5.0, 4.0, 3.0, *[2.0] * 6)
+    seen = scheduled(list(range(0, 24, 2)), list(fast), length=None)
+    events = [
+        each
+        for event in seen.real.events[0]
+        for each in [event] * (micro_batches if event["kind"] == "backward" else 1)
+    ]
+    verdict = schedules.schedules_fit_the_run(evidence(events, events))
+    assert cause(verdict) == found
+    assert len(verdict.causes) == micro_batches
 
 
 @pytest.mark.parametrize(
     ("rate", "batch", "found"),
-    [(0.2, 16, "rate-scaled-without-batch"), (0.1, 16, "held"), (0.2, 32, "held"), (0.3, 16, "held")],
+    [(0.2, 16, "rate-scaled-without-batch"), (0.1, 16, ""), (0.2, 32, ""), (0.3, 16, "")],
 )
 def test_a_learning_rate_that_is_scaled_for_a_batch_that_does_not_grow(rate: float, batch: int, found: str) -> None:
     """One process has a rate of 0.1 and batches of 32 samples."""
@@ -201,7 +228,7 @@ def test_a_learning_rate_that_is_scaled_for_a_batch_that_does_not_grow(rate: flo
     own = run(rate, batch)
     seen = replace(evidence(own, own), mirrors={"one": RunSeen((tuple(run(0.1, 32)),))})
     judged = schedules.schedules_fit_the_run(seen)
-    assert (judged.causes[0].id if judged.causes else judged.status) == found
+    assert (cause(judged) if found else judged.note[-len(NOTHING_ELSE) :]) == (found or NOTHING_ELSE)
 
 
 def test_a_learning_rate_that_follows_the_samples_of_one_rank() -> None:

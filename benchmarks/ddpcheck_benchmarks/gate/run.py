@@ -103,14 +103,12 @@ class _Maker:
         self._base = repository.branched_at(wanted.base, self._head)
 
     def base(self) -> Side:
-        return self._side(
-            "base", f"{self._wanted.base} {self._repository.short(self._base)}", self._base, self._wanted.base_python
-        )
+        revision = self._repository.named(self._wanted.base, self._base)
+        return self._side("base", revision, self._base, self._wanted.base_python)
 
     def head(self, name: str) -> Side:
         """Head, or its twin."""
-        called = "working tree" if self._wanted.head is None else self._wanted.head
-        revision = f"{called} {self._repository.short(self._head)}"
+        revision = self._repository.named(self._wanted.head or "working tree", self._head)
         return self._side(name, revision, self._head, self._wanted.head_python)
 
     def about(self, side: Side) -> dict[str, Any]:

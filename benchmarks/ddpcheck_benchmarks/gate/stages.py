@@ -69,14 +69,16 @@ def measure(
     begun, load = time.monotonic(), os.getloadavg()[0]
     pairing = Pairing(adapter, record.world_size, sides)
     progress.told("quantities without noise")
-    _try(record, pairing)
-    if timed and not any(seen.wrong[HEAD] for seen in record.seen.values()):
-        suspects = _stage(record, pairing, record.benchmarks, progress)
-        failed = _confirmed(record, pairing, suspects, progress)
-        if failed:
-            _control(record, adapter, sides[HEAD], twin, failed, progress)
-    record.seconds["total"] = time.monotonic() - begun
-    record.load = load, os.getloadavg()[0]
+    try:
+        _try(record, pairing)
+        if timed and not any(seen.wrong[HEAD] for seen in record.seen.values()):
+            suspects = _stage(record, pairing, record.benchmarks, progress)
+            failed = _confirmed(record, pairing, suspects, progress)
+            if failed:
+                _control(record, adapter, sides[HEAD], twin, failed, progress)
+    finally:  # what was measured until a signal is reported, too
+        record.seconds["total"] = time.monotonic() - begun
+        record.load = load, os.getloadavg()[0]
 
 
 def _try(record: Record, pairing: Pairing) -> None:

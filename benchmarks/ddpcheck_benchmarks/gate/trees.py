@@ -61,8 +61,10 @@ class Repository:
                 return self.commit("HEAD")
             return _git(self.root, "commit-tree", tree, "-p", "HEAD", "-m", "working tree", variables=own)
 
-    def short(self, commit: str) -> str:
-        return _git(self.root, "rev-parse", "--short", commit)
+    def named(self, given: str, commit: str) -> str:
+        """What the user gave for a commit, with the commit's short name if that says more."""
+        short = _git(self.root, "rev-parse", "--short", commit)
+        return short if given.startswith(short) else f"{given} {short}"
 
 
 class Checkouts(AbstractContextManager["Checkouts"]):

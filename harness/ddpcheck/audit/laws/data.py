@@ -15,6 +15,7 @@ from .passes import (
     drawn_with_replacement,
     loader_of,
     sampler_states,
+    skipped_batches,
     trained_loaders,
     trained_passes,
     training_passes,
@@ -31,8 +32,10 @@ def every_sample_is_used(evidence: Evidence) -> LawVerdict:
                 causes.SAMPLES_SPLIT_TWICE(attribute=loader["splits"], ranks=evidence.ranks, line=loader["line"]),
             )
     passes = training_passes(evidence)
-    judged, chosen = 0, ""
+    judged, chosen = 0, _skipped_by_all(evidence)
     for (key, passed), ranks in passes.items():
+        if found := _dealt_out_in_loop(evidence, key, ranks):
+            return found
         loaders = [loader_of(evidence, key, rank) for rank in range(evidence.ranks)]
         size = loaders[0].get("base_size")
         if not loaders[0] or size is None or loaders[0]["iterable"]:
@@ -78,6 +81,31 @@ def every_sample_is_used(evidence: Evidence) -> LawVerdict:
         if judged
         else not_judged("no pass over a data set with indices ended")
     )
+
+
+def _dealt_out_in_loop(evidence: Evidence, key: str, ranks: list[list[Event]]) -> LawVerdict | None:
+    """Ranks that take batches of their own shards in turn: where all are given the same batches, that shares them out."""
+    used = [[event["number"] for event in events] for events in ranks]
+    states = sampler_states(evidence, key)
+    sharded = all(state and state["num_replicas"] == evidence.ranks for state in states)
+    if evidence.ranks == 1 or not sharded or not all(used) or not _disjoint(used):
+        return None
+    numbers = "; ".join(f"rank {rank}: {', '.join(map(str, own[:3]))}, ..." for rank, own in enumerate(used))
+    return broken(
+        f"each rank uses only some batches of its shard; {numbers}",
+        causes.BATCHES_SPLIT_AGAIN(ranks=evidence.ranks, line=ranks[0][0]["line"]),
+    )
+
+
+def _skipped_by_all(evidence: Evidence) -> str:
+    """What to tell of batches that the loop skips on each rank, as it would on one process."""
+    skipped = set.intersection(*(skipped_batches(evidence, rank) for rank in range(evidence.ranks)))
+    if not skipped:
+        return ""
+    key, passed, _ = min(skipped)
+    count = sum(place[:2] == (key, passed) for place in skipped)
+    given = sum((e["key"], e["passed"]) == (key, passed) for e in evidence.real.of(0, "batch"))
+    return f"no backward pass follows {count} of {given} batches of pass {passed}: the loop skips them"
 
 
 def _disjoint(subsets: list[list[int]]) -> bool:

@@ -19,6 +19,7 @@ from .law import LawVerdict, broken, held, not_judged
 from .losses import CLOSE
 from .modes import ranks_train_in_the_same_mode
 from .parameters_after_steps import cover_parameters, made_equal_after
+from .passes import ranks_skip_other_batches
 from .replicas import buffers_equal_until, equal_until
 from .waiting import gradients_are_in_flight
 
@@ -231,6 +232,8 @@ def gradients_equal_those_of_one_process(evidence: Evidence) -> LawVerdict:
         usable = [step for step in usable if step.step < other]
         if not usable:
             return not_judged(f"one process reads other batches than the ranks in step {other}")
+    if ranks_skip_other_batches(evidence):
+        return not_judged("each rank skips other batches of its loader, as one process does not")
     off = [step for step in usable if step.off_one]
     left_out = [step for step in compared if step.not_comparable]
     if not off:

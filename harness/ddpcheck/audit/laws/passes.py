@@ -9,17 +9,66 @@ from ..evidence import Evidence
 
 Passes = dict[tuple[str, int], list[list[Event]]]
 """The batches of each rank, by the loader's key and the pass."""
+Place = tuple[str, int, int]
+"""Of a batch: the loader's key, the pass, and the batch's number in it."""
 
 
 def training_passes(evidence: Evidence) -> Passes:
-    """The training batches of each rank, by loader and pass."""
+    """The training batches of each rank, by loader and pass. Where the ranks take batches in turn, those that each takes."""
     found: Passes = defaultdict(lambda: [[] for _ in range(evidence.ranks)])
     trained = trained_loaders(evidence)
     for rank in range(evidence.ranks):
         for event in evidence.real.of(rank, "batch"):
             if event["grad"] and event["key"] in trained:
                 found[event["key"], event["passed"]][rank].append(event)
-    return dict(found)
+    skipped = [skipped_batches(evidence, rank) for rank in range(evidence.ranks)]
+    return {place: _taken_in_turn(ranks, skipped) or ranks for place, ranks in found.items()}
+
+
+def _taken_in_turn(ranks: list[list[Event]], skipped: list[set[Place]]) -> list[list[Event]] | None:
+    """The batches that each rank trains on, if no two ranks train on batches with one number; None otherwise."""
+    used = [[e for e in events if _place(e) not in own] for events, own in zip(ranks, skipped, strict=True)]
+    numbers = [{event["number"] for event in events} for events in used]
+    in_turn = any(skipped) and min(map(len, numbers)) > 1 and len(set.union(*numbers)) == sum(map(len, numbers))
+    return used if in_turn else None
+
+
+def skipped_batches(evidence: Evidence, rank: int) -> set[Place]:
+    """Batches that a rank is given in a pass that it trains on, and has no backward pass for.
+
+    Where several backward passes follow a batch, batches may be read before they are used: then none is known to be
+    skipped.
+    """
+    counts: dict[str, dict[Place, int]] = defaultdict(dict)
+    last: dict[str, Place] = {}
+    unfinished: dict[str, Place] = {}
+    backwards = 0
+    for event in evidence.real.events[rank]:
+        if event["kind"] == "batch" and event["grad"]:
+            last = {**(last if not backwards else {}), event["key"]: _place(event)}
+            unfinished[event["key"]] = _place(event)
+            counts[event["key"]][_place(event)] = backwards = 0
+        elif event["kind"] == "epoch_end" and not event["cut"]:
+            unfinished.pop(event["key"], None)
+            last.pop(event["key"], None)
+        elif event["kind"] == "backward" and not event.get("again"):
+            backwards += 1
+            for key, place in last.items():
+                counts[key][place] = backwards
+    one_each = [each for each in counts.values() if max(each.values()) == 1]
+    skipped = {place for each in one_each for place, count in each.items() if not count}
+    used = {place[:2] for each in one_each for place, count in each.items() if count}
+    return {place for place in skipped.difference(unfinished.values()) if place[:2] in used}
+
+
+def ranks_skip_other_batches(evidence: Evidence) -> bool:
+    """Whether the ranks do not skip the same batches, so that one process skips others."""
+    skipped = [skipped_batches(evidence, rank) for rank in range(evidence.ranks)]
+    return any(own != skipped[0] for own in skipped)
+
+
+def _place(event: Event) -> Place:
+    return event["key"], event["passed"], event["number"]
 
 
 def trained_loaders(evidence: Evidence) -> set[str]:

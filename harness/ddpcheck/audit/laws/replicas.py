@@ -279,6 +279,10 @@ def evaluated_models_are_equal(evidence: Evidence) -> LawVerdict:
         if names and together[0]["step"] > 0:
             module, parameter = _module_of(evidence, names[0])
             differ = f"{counted(len(names), 'parameter')} of {module} {'differs' if len(names) == 1 else 'differ'}"
+            if _parts_with_the_trained(evidence, names[0], together):
+                return not_judged(
+                    f"{differ}, first {parameter}, since those that are trained do; before, they are equal"
+                )
             return broken(f"{differ}, first {parameter}", _why_models_differ(evidence, names[0]))
     if saved := _not_updated_where_it_is_saved(evidence):
         return saved
@@ -289,6 +293,27 @@ def evaluated_models_are_equal(evidence: Evidence) -> LawVerdict:
     )
     return not_judged(
         f"no forward pass uses {uncalled}, a model that no optimizer trains" if uncalled else _ALL_TRAINED
+    )
+
+
+def _parts_with_the_trained(evidence: Evidence, name: str, together: tuple[Event, ...]) -> bool:
+    """Whether all ranks change a parameter that was equal before the trained ones differed, as an average of them is."""
+    seen = [[_digest(evidence, each, name) for each in states] for states in _until(evidence, together)]
+    equal = any(None not in own and len(set(own)) == 1 for own in seen)
+    changed = all(len({*own} - {None}) > 1 for own in zip(*seen, strict=True))
+    return equal and changed and bool(different(together, "p"))
+
+
+def _until(evidence: Evidence, together: tuple[Event, ...]) -> list[tuple[Event, ...]]:
+    return [each for each in states(evidence) if each[0]["step"] <= together[0]["step"]]
+
+
+def _digest(evidence: Evidence, state: Event, name: str) -> str | None:
+    """The parameter's digest in a state, in which no forward pass may have used its model yet."""
+    same = _module_of(evidence, name)
+    return next(
+        (value for each, value in state["digests"].items() if each[0] in "mu" and _module_of(evidence, each) == same),
+        None,
     )
 
 

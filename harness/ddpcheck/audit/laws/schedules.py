@@ -5,6 +5,7 @@ from __future__ import annotations
 from ...causes.audit import steps as causes
 from ..event_journal import Event
 from ..evidence import Evidence
+from .accumulation import usual
 from .law import LawVerdict, broken, held, not_judged
 from .passes import loader_of, trained_passes
 
@@ -35,7 +36,8 @@ def schedules_fit_the_run(evidence: Evidence) -> LawVerdict:
         own = _steps_under(schedule, steps)
         if own and (verdict := _ended_early(evidence, schedule, own)):
             return verdict
-    return _made_for_one_process(evidence, made, steps) or held()
+    judged = [_made_for_one_process(evidence, schedule, steps) for schedule in made]
+    return next((each for each in judged if each.status == "broken"), judged[0])
 
 
 def _ended_early(evidence: Evidence, schedule: Event, own: list[Event]) -> LawVerdict | None:
@@ -43,13 +45,16 @@ def _ended_early(evidence: Evidence, schedule: Event, own: list[Event]) -> LawVe
     once for each rank, or the rate is 0 after as small a part of the steps as a rank has of the batches.
     """
     ranks, count = evidence.ranks, len(own)
+    each = _advance(own, schedule["schedule"])
     last = max((place for place in range(1, count) if _rate(own[place]) != _rate(own[place - 1])), default=0)
-    after_a_part = abs(last - count / ranks) <= _APART and last < count - 1
+    after_a_part = abs(last - count / max(ranks, each)) <= _APART and last < count - 1
     zero = _rate(own[-1]) == 0 and 0 < last < count - max(_STEPS, _PART * count)
     told = f"the learning rate is {_rate(own[-1]):.6g} in the last {count - last} of {count} steps"
-    each = _advance(own, schedule["schedule"])
-    if each == ranks > 1 and (zero or (after_a_part and _finished(evidence))):
-        return broken(told, causes.SCHEDULE_COUNTS_RANKS(ranks=ranks, step=last, steps=count, line=schedule["line"]))
+    where = {"step": last, "steps": count, "line": schedule["line"]}
+    counted = [causes.SCHEDULE_COUNTS_MICRO_BATCHES(count=each, **where)] * (each == usual(evidence) > 1)
+    counted += [causes.SCHEDULE_COUNTS_RANKS(ranks=ranks, **where)] * (each == ranks > 1)
+    if counted and (zero or (after_a_part and _finished(evidence))):
+        return broken(told, *counted)
     if each == 1 < ranks and zero and after_a_part and not evidence.real.of(0, "cut"):
         cause = causes.LEARNING_RATE_ENDS_EARLY(
             step=last, steps=count, ranks=ranks, schedule=schedule["name"], line=schedule["line"]
@@ -132,35 +137,37 @@ def _advance(steps: list[Event], schedule: int) -> int:
     return (places[-1] - places[0]) // max(len(places) - 1, 1)
 
 
-def _made_for_one_process(evidence: Evidence, made: list[Event], steps: list[Event]) -> LawVerdict | None:
+def _made_for_one_process(evidence: Evidence, schedule: Event, steps: list[Event]) -> LawVerdict:
     """A schedule whose length is the number of batches that one process gets in the run's epochs.
 
     A run that was not watched to its end, and a script that may stop early, show nothing.
     """
     passes = sorted(trained_passes(evidence))
-    begin = evidence.real.of(0, "begin")
-    early = any(_BREAKS in event["mentions"] for event in begin)
-    if not _finished(evidence) or early or evidence.ranks == 1:
-        return None
-    if len({key for key, _ in passes}) != 1:
-        return None
-    loader = loader_of(evidence, passes[0][0])
-    size, batch, batches = loader.get("size"), loader.get("batch_size"), loader.get("batches")
-    if not size or not batch or not batches:
-        return None
+    own = _steps_under(schedule, steps)
+    loader = loader_of(evidence, passes[0][0]) if passes else {}
+    size, batch, batches = (int(loader.get(name) or 0) for name in ("size", "batch_size", "batches"))
+    unknown = {
+        "there is one rank": evidence.ranks == 1,
+        "the run was not watched to its end": not _finished(evidence),
+        "the script has a break, and may stop early": any(
+            _BREAKS in e["mentions"] for e in evidence.real.of(0, "begin")
+        ),
+        f"the length of {schedule['name']} is not known": schedule["length"] is None,
+        "training reads several loaders": len({key for key, _ in passes}) > 1,
+        "the number of batches is not known": 0 in (size, batch, batches, len(own)),
+    }
+    for reason, holds in unknown.items():
+        if holds:
+            return not_judged(f"{reason}; nothing else is wrong with the rates")
     epochs = len(passes)
-    for schedule in made:
-        own = _steps_under(schedule, steps)
-        if not own or schedule["length"] is None:
-            continue
-        window = max(round(epochs * batches / len(own)), 1)
-        whole = {size // batch, -(-size // batch)}
-        of_one = {epochs * count // window for count in whole} | {epochs * (count // window) for count in whole}
-        longer = schedule["length"] > len(own) + _STEPS
-        if schedule["length"] in of_one and longer and _advance(own, schedule["schedule"]) == 1:
-            cause = causes.SCHEDULE_FOR_ONE_PROCESS(
-                schedule=schedule["name"], length=schedule["length"], steps=len(own), epochs=epochs, ranks=evidence.ranks,
-                line=schedule["line"],
-            )  # fmt: skip
-            return broken(f"a schedule of {schedule['length']} steps is at step {len(own)} when the run ends", cause)
-    return None
+    window = max(round(epochs * batches / len(own)), 1)
+    whole = {size // batch, -(-size // batch)}
+    of_one = {epochs * count // window for count in whole} | {epochs * (count // window) for count in whole}
+    longer = schedule["length"] > len(own) + _STEPS
+    if schedule["length"] in of_one and longer and _advance(own, schedule["schedule"]) == 1:
+        cause = causes.SCHEDULE_FOR_ONE_PROCESS(
+            schedule=schedule["name"], length=schedule["length"], steps=len(own), epochs=epochs, ranks=evidence.ranks,
+            line=schedule["line"],
+        )  # fmt: skip
+        return broken(f"a schedule of {schedule['length']} steps is at step {len(own)} when the run ends", cause)
+    return held()

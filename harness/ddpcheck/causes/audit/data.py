@@ -92,6 +92,15 @@ PART_SPLIT_AGAIN = Kind(
     ranks=int,
     line=str,
 )
+BATCHES_SPLIT_AGAIN = Kind(
+    "batches-split-again",
+    "The loop shares each rank's batches out over the ranks again.",
+    because="Its sampler knows the ranks, too: each gets 1/{ranks} of the samples, and uses 1/{ranks} of its batches.",
+    look="the loop at {line}: the condition by which a rank skips batches",
+    certainty="certain",
+    ranks=int,
+    line=str,
+)
 SAMPLES_NEVER_USED = Kind(
     "samples-never-used",
     "{count} of {size} samples {count:is|are} in no rank's shard.",

@@ -60,6 +60,16 @@ SCHEDULE_COUNTS_RANKS = Kind(
     steps=int,
     line=str,
 )
+SCHEDULE_COUNTS_MICRO_BATCHES = Kind(
+    "schedule-counts-micro-batches",
+    "The learning rate's schedule ends after {step} of {steps} steps: it advances {count} times in each.",
+    because="The scheduler takes a step for each micro-batch, but the length of its schedule counts optimizer steps.",
+    look="the scheduler's step in the loop over micro-batches; the schedule is made at {line}",
+    count=int,
+    step=int,
+    steps=int,
+    line=str,
+)
 HYPERPARAMETERS_DIFFER = Kind(
     "hyperparameters-differ",
     "The ranks use different values of {name} from step {step} on: {values}.",
