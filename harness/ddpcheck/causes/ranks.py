@@ -49,7 +49,7 @@ MESSAGE_TOO_LARGE = Kind(
     "message-too-large",
     "A message of {sent} bytes came to a call that has room for {room}: ranks make different calls.",
     because="The transport says so, and ends the process.",
-    look="the call in which each rank is, conditions on the rank or its data around calls, and the order of parameters or buckets",
+    look="the call in which each rank is, conditions on the rank or its data around calls, and the order of buckets",
     certainty="certain",
     sent=int,
     room=int,
