@@ -15,15 +15,16 @@ NOTE = (
     "a second mistake, with a model of one parameter: ranks that mix up their parameters, which other checks tell, are right "
     "in that."
 )
-_MIXED_UP = frozenset({ranks.RANK_RAISED.id, gradients.RANK_SENDS_OTHER_PARAMETER.id})
+MIXED_UP = frozenset({ranks.RANK_RAISED.id, ranks.RESULT_VIOLATES_CONTRACT.id, gradients.RANK_SENDS_OTHER_PARAMETER.id})
+"""What Jobs show where ranks send their parameters in different orders: errors or other shapes, as lengths differ, or another
+parameter's gradient.
+"""
 
 
 def may_hide_others(finding: Finding) -> bool:
-    """Whether a Job failed as where ranks send their parameters in different orders: by an error, as lengths differ, or by
-    another parameter's gradient.
-    """
+    """Whether the Job failed as where ranks mix up their parameters."""
     cause = finding.diagnosis.cause
-    return cause is not None and cause.id in _MIXED_UP
+    return cause is not None and cause.id in MIXED_UP
 
 
 def with_one_parameter(job: Job) -> Job | None:
