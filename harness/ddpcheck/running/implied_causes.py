@@ -247,6 +247,7 @@ IMPLIES: dict[str, frozenset[str]] = {
         *_FACTOR,
     ),
     auxiliary_terms.TERM_MISSING.id: _ids(programs.WRONG_FORWARD_VALUES),  # a loss that lacks several terms
+    auxiliary_terms.TERM_SUMMED.id: _ids(programs.WRONG_FORWARD_VALUES),
     programs.EVALUATION_MOVES_STATISTICS.id: _ids(programs.WRONG_PREDICTION_VALUES),
     # a step from a value that is not loaded may move it or not; the larger leads
     updates.NOT_LOADED.id: _ids(programs.STATE_INCOMPLETE, gradients.LOSS_OF_UNLOADED, updates.STEPPED_FROM_INITIAL),
@@ -265,6 +266,7 @@ IMPLIES: dict[str, frozenset[str]] = {
     training.resumes.RESUME_LOSES_OPTIMIZER.id: _ids(updates.OPTIMIZER_STATE_LOST),
     programs.GRADIENTS_TAKEN_BY.id: _ids(programs.CHANGES_GRADIENTS),
     training.steps.MICRO_BATCHES_COUNTED_ON.id: _ids(training.schedules.RATE_READ_LATE),
+    samplers.EPOCH_TIMES_SEED.id: _ids(samplers.IGNORED_AT_LENGTH),  # with seed 0
     samplers.ORDER_COMES_TWICE.id: _ids(samplers.DIVISIBLE_PADDED, samplers.PADDED_TOO_MUCH, samplers.LENGTH_APART),
     samplers.DIVISIBLE_PADDED.id: _ids(samplers.PADDED_TOO_MUCH, samplers.LENGTH_APART),
     samplers.RANK_STAYS_IN_EPOCH.id: _ids(samplers.LOADED_POSITION_IN_NEXT_EPOCH),
@@ -308,10 +310,12 @@ IMPLIES: dict[str, frozenset[str]] = {
     updates.CLIPPED_BY_GROUPS.id: _ids(updates.NOT_CLIPPED),
     updates.MOMENTUM_MISSING.id: _ids(updates.OPTIMIZER_STATE_LOST, *_SCALED),
     # the same in a first step with betas of which 1 - beta1 is the root of 1 - beta2
+    updates.GRADIENTS_KEPT.id: _ids(updates.UPDATED_TWICE),  # by one gradient that is added to itself
     updates.EPSILON_HAT.id: _ids(updates.BIAS_CORRECTION_MISSING),
     updates.STEP_AHEAD_FROM_START.id: _ids(updates.ZERO_STEP_BEFORE),
     # where the argument is read-only
     collectives.WORKS_IN_ARGUMENT.id: _ids(collectives.ARGUMENT_MUST_BE_WRITABLE, operations.TAKES_ANOTHER_PATH),
+    collectives.ARGUMENT_MUST_BE_WRITABLE.id: _ids(collectives.LAYOUTS_DIFFER),  # one of which is read-only
     # the array itself stays as it was
     collectives.WRITES_AT_START_OF_BASE.id: _ids(collectives.COPY_REDUCED),
     operations.NOT_CONVERTED_BACK.id: _ids(ranks.RESULT_VIOLATES_CONTRACT),
