@@ -296,7 +296,13 @@ IMPLIES: dict[str, frozenset[str]] = {
         gradients.UNUSED_RANK_SENDS_OLD,
         gradients.UNUSED_RANK_SENDS_OLD_MEAN,
     ),
-    gradients.STALE.id: _ids(updates.GRADIENT_OF_STEP_BEFORE, replicas.NAN_KEPT_AFTER_ZERO_GRAD),
+    gradients.STALE.id: _ids(
+        updates.GRADIENT_OF_STEP_BEFORE,
+        replicas.NAN_KEPT_AFTER_ZERO_GRAD,
+        # of a window with one backward that is synchronised
+        gradients.LAST_MICRO_BATCH_ONLY,
+        gradients.FIRST_MICRO_BATCH_MISSING,
+    ),
     # an old gradient that is sent again is added to the new one; the larger of the two leads
     gradients.UNUSED_RANK_SENDS_OLD.id: _ids(gradients.NOT_RESET),
     gradients.UNUSED_RANK_SENDS_OLD_MEAN.id: _ids(gradients.NOT_RESET),
