@@ -29,7 +29,7 @@ def _taken_in_turn(ranks: list[list[Event]], skipped: list[set[Place]]) -> list[
     """The batches that each rank trains on, if no two ranks train on batches with one number; None otherwise."""
     used = [[e for e in events if _place(e) not in own] for events, own in zip(ranks, skipped, strict=True)]
     numbers = [{event["number"] for event in events} for events in used]
-    in_turn = any(skipped) and min(map(len, numbers)) > 1 and len(set.union(*numbers)) == sum(map(len, numbers))
+    in_turn = any(skipped) and all(numbers) and len(set.union(*numbers)) == sum(map(len, numbers))
     return used if in_turn else None
 
 
