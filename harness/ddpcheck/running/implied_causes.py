@@ -189,7 +189,8 @@ IMPLIES: dict[str, frozenset[str]] = {
     traffic.SENT_AFTER_BACKWARD.id: _ids(values.NOT_REDUCED),
     traffic.REDUCED_IN_STEP.id: _ids(values.NOT_REDUCED, traffic.SENT_AFTER_BACKWARD, *_LOCAL, *_NORMS),
     # the other ranks' parts of the last backward are missing
-    gradients.LAST_BACKWARD_NOT_REDUCED.id: _ids(values.NOT_REDUCED, *_LOCAL),
+    # a backward that sends nothing meets no broken connection
+    gradients.LAST_BACKWARD_NOT_REDUCED.id: _ids(values.NOT_REDUCED, lifecycle.ERROR_SWALLOWED, *_LOCAL),
     replicas.NO_SYNC_LATE.id: _ids(
         values.NOT_REDUCED,
         gradients.LAST_BACKWARD_NOT_REDUCED,
@@ -296,13 +297,7 @@ IMPLIES: dict[str, frozenset[str]] = {
         gradients.UNUSED_RANK_SENDS_OLD,
         gradients.UNUSED_RANK_SENDS_OLD_MEAN,
     ),
-    gradients.STALE.id: _ids(
-        updates.GRADIENT_OF_STEP_BEFORE,
-        replicas.NAN_KEPT_AFTER_ZERO_GRAD,
-        # of a window with one backward that is synchronised
-        gradients.LAST_MICRO_BATCH_ONLY,
-        gradients.FIRST_MICRO_BATCH_MISSING,
-    ),
+    gradients.STALE.id: _ids(updates.GRADIENT_OF_STEP_BEFORE, replicas.NAN_KEPT_AFTER_ZERO_GRAD),
     # an old gradient that is sent again is added to the new one; the larger of the two leads
     gradients.UNUSED_RANK_SENDS_OLD.id: _ids(gradients.NOT_RESET),
     gradients.UNUSED_RANK_SENDS_OLD_MEAN.id: _ids(gradients.NOT_RESET),
