@@ -83,7 +83,8 @@ def _advice(record: Record) -> str:
 def markdown(record: Record, result: Result, *, strict: bool = False, more_accepted: bool = False) -> str:
     """The page, with the verdict first."""
     status = result.status(strict=strict, more_accepted=more_accepted)
-    alert = "TIP" if status == 0 else "WARNING" if status == UNUSABLE else "CAUTION"
+    decided = "NOTE" if any(row.undecided for row in result.rows) else "TIP"
+    alert = decided if status == 0 else "WARNING" if status == UNUSABLE else "CAUTION"
     base, head = record.places[:2]
     parts = [
         f"## ddpcheck gate: {headline(record, result, strict=strict, more_accepted=more_accepted)}",
@@ -229,4 +230,4 @@ def share(log_ratio: float) -> str:
 
 def milliseconds(seconds: float) -> str:
     """Three significant digits."""
-    return f"{1000 * seconds:.3g}"
+    return f"{1000 * seconds:#.3g}".rstrip(".")
