@@ -65,6 +65,12 @@ def test_groups_take_what_they_have_of_each_host(group: tuple[int, ...]) -> None
     assert same_bits([*(results[rank] for rank in group), wanted])
 
 
+@pytest.mark.parametrize(("hosts", "others"), [("", False), ("1", False), ("2", True), ("3,1", True)])
+def test_ranks_that_send_for_others_of_their_host_promise_no_least_traffic(hosts: str, others: bool) -> None:
+    """In a group with two ranks of one host and one of another, the latter sends twice as much as a ring would."""
+    assert on_ranks(4, lambda comm: comm.sends_for_others, hosts=hosts) == [others] * 4
+
+
 @pytest.mark.parametrize(
     ("algorithm", "elements", "share"),
     [("hierarchical", 60_000, 2 / 2), ("", 60_000, 2 / 2), ("ring", 60_000, 2 * 3 / 4), ("", 60, 2)],

@@ -33,10 +33,7 @@ from ddpcheck.launchers.processes import Processes
 from ..data_parallel import PROMISES, numpy_facets
 from .algorithms.choice import FOR_SMALL_ARRAYS
 
-_SENDS_LEAST = (
-    not os.environ.get("NUMPY_SOCKETS_HOSTS") and os.environ.get("NUMPY_SOCKETS_ALGORITHM") not in FOR_SMALL_ARRAYS
-)
-"""Whether all ranks send the fewest bytes. Owners of lanes send for other ranks (hierarchical.py); FOR_SMALL_ARRAYS send more."""
+_SENDS_LEAST = os.environ.get("NUMPY_SOCKETS_ALGORITHM") not in FOR_SMALL_ARRAYS
 
 
 def connect(context: RankContext, transport: str | None = None) -> Facets:
@@ -52,9 +49,11 @@ def connect(context: RankContext, transport: str | None = None) -> Facets:
         algorithm=os.environ.get("NUMPY_SOCKETS_ALGORITHM", ""),
         hosts=os.environ.get("NUMPY_SOCKETS_HOSTS", ""),
     )
-    return numpy_facets(
+    facets = numpy_facets(
         communicator, communicator.rank, communicator.world_size, communicator.close, counts=communicator.counts
     )
+    lacks = {"traffic": "ranks send for others of their host"} if communicator.sends_for_others else {}
+    return replace(facets, lacks=lacks)
 
 
 adapter = Adapter(

@@ -66,6 +66,11 @@ class Communicator:
         self._sent: dict[int, int] = dict.fromkeys(peers, 0)
         self._received: dict[int, int] = dict.fromkeys(peers, 0)
 
+    @property
+    def sends_for_others(self) -> bool:
+        """Whether ranks send for others of their host: there are several hosts, and several ranks on one (hierarchical.py)."""
+        return len(self._hosts) > 1 and max(map(len, self._hosts)) > 1
+
     # -------------------------------------------------------------------------------------------------------- the facet
 
     def all_reduce(self, array: Array, op: str = "sum", *, group: Sequence[int] | None = None) -> Array:
