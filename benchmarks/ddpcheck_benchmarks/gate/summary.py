@@ -83,8 +83,8 @@ def _advice(record: Record) -> str:
 def markdown(record: Record, result: Result, *, strict: bool = False, more_accepted: bool = False) -> str:
     """The page, with the verdict first."""
     status = result.status(strict=strict, more_accepted=more_accepted)
-    decided = "NOTE" if any(row.undecided for row in result.rows) else "TIP"
-    alert = decided if status == 0 else "WARNING" if status == UNUSABLE else "CAUTION"
+    undecided = any(row.undecided for row in result.rows)
+    alert = "WARNING" if status == UNUSABLE else "CAUTION" if status else "NOTE" if undecided else "TIP"
     base, head = record.places[:2]
     parts = [
         f"## ddpcheck gate: {headline(record, result, strict=strict, more_accepted=more_accepted)}",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import takewhile
 
 from ...causes.audit import accumulation as causes
 from ...counted_nouns import counted
@@ -124,14 +125,9 @@ def _of_unused_batches(evidence: Evidence, ends: list[Event]) -> str:
 
 
 def _pending(evidence: Evidence, end: Event) -> int:
-    """Micro-batches after the last step, when the next pass begins. A loader that reads ahead may end before its last
-    batch is used.
-    """
-    events = evidence.real.events[0]
+    """Micro-batches after the last step, when the next pass begins."""
     pending = int(end["pending"])
-    for event in events[events.index(end) + 1 :]:
-        if event["kind"] == "batch" and event["key"] == end["key"]:
-            break
+    for event in _until_next_pass(evidence, end):
         if event["kind"] == "backward" and not event.get("again"):
             pending += 1
         elif event["kind"] == "step":
@@ -145,15 +141,18 @@ def _unused_batches(evidence: Evidence, end: Event) -> int:
     last = events.index(end)
     own = [e for e in events[:last] if e["kind"] == "batch" and (e["key"], e["passed"]) == (end["key"], end["passed"])]
     first = events.index(own[0]) if own else last
-    after = next((at for at in range(last, len(events)) if _is_batch_of(events[at], end["key"])), len(events))
-    used = Counter(e["step"] for e in events[first:after] if e["kind"] == "backward" and not e.get("again"))
+    during = [*events[first:last], *_until_next_pass(evidence, end)]
+    used = Counter(e["step"] for e in during if e["kind"] == "backward" and not e.get("again"))
     given = Counter(e["step"] for e in own)
     differing = [step for step, count in given.items() if used[step] != count]
     return given[end["step"]] if differing == [end["step"]] and not used[end["step"]] else 0
 
 
-def _is_batch_of(event: Event, key: str) -> bool:
-    return bool(event["kind"] == "batch" and event["key"] == key)
+def _until_next_pass(evidence: Evidence, end: Event) -> list[Event]:
+    """The events after the end of a pass, in which a loader that reads ahead may still have its last batches used."""
+    events = evidence.real.events[0]
+    after = events[events.index(end) + 1 :]
+    return list(takewhile(lambda event: (event["kind"], event.get("key")) != ("batch", end["key"]), after))
 
 
 def only_the_last_micro_batch_communicates(evidence: Evidence) -> LawVerdict:

@@ -12,6 +12,7 @@ from ..evidence import Evidence
 from .law import LawVerdict, broken, held, not_judged
 from .passes import (
     base_indices,
+    disjoint,
     drawn_with_replacement,
     loader_of,
     sampler_states,
@@ -32,7 +33,7 @@ def every_sample_is_used(evidence: Evidence) -> LawVerdict:
                 causes.SAMPLES_SPLIT_TWICE(attribute=loader["splits"], ranks=evidence.ranks, line=loader["line"]),
             )
     passes = training_passes(evidence)
-    judged, chosen = 0, _skipped_by_all(evidence)
+    judged, told = 0, _skipped_by_all(evidence)
     for (key, passed), ranks in passes.items():
         if found := _dealt_out_in_loop(evidence, key, ranks):
             return found
@@ -44,8 +45,7 @@ def every_sample_is_used(evidence: Evidence) -> LawVerdict:
         subsets: list[Any] = [loader.get("subset") for loader in loaders]
         if all(subset is not None for subset in subsets):
             if evidence.ranks > 1 and any(subset != subsets[0] for subset in subsets):
-                states = sampler_states(evidence, key)
-                if _disjoint(subsets) and all(state and state["num_replicas"] == evidence.ranks for state in states):
+                if disjoint(subsets) and _sampler_deals_out(evidence, key):
                     return broken(
                         f"the ranks' parts have {', '.join(str(len(subset)) for subset in subsets)} samples, none in two of them",
                         causes.PART_SPLIT_AGAIN(ranks=evidence.ranks, line=line),
@@ -70,14 +70,14 @@ def every_sample_is_used(evidence: Evidence) -> LawVerdict:
         others = [_used(evidence, *other, passes[other]) for other in passes if other[0] == key and other[1] != passed]
         dealt_out_twice = abs(len(used) * evidence.ranks - size) < tail
         if _chosen_anew(set(range(size)) - used, [each for each in others if each]) and not dealt_out_twice:
-            chosen = chosen or f"the sampler chooses {len(used)} of {size} samples for pass {passed}"
+            told = told or f"the sampler chooses {len(used)} of {size} samples for pass {passed}"
             continue
         return broken(
             f"{size - len(used)} of {size} samples were given to no rank in pass {passed}",
             causes.SAMPLES_NEVER_USED(count=size - len(used), size=size, line=line),
         )
     return (
-        held(f"{counted(judged, 'whole pass', 'whole passes')} looked at", observation=chosen)
+        held(f"{counted(judged, 'whole pass', 'whole passes')} looked at", observation=told)
         if judged
         else not_judged("no pass over a data set with indices ended")
     )
@@ -86,9 +86,7 @@ def every_sample_is_used(evidence: Evidence) -> LawVerdict:
 def _dealt_out_in_loop(evidence: Evidence, key: str, ranks: list[list[Event]]) -> LawVerdict | None:
     """Ranks that take batches of their own shards in turn: where all are given the same batches, that shares them out."""
     used = [[event["number"] for event in events] for events in ranks]
-    states = sampler_states(evidence, key)
-    sharded = all(state and state["num_replicas"] == evidence.ranks for state in states)
-    if evidence.ranks == 1 or not sharded or not all(used) or not _disjoint(used):
+    if evidence.ranks == 1 or not _sampler_deals_out(evidence, key) or not all(used) or not disjoint(used):
         return None
     numbers = "; ".join(f"rank {rank}: {', '.join(map(str, own[:3]))}, ..." for rank, own in enumerate(used))
     return broken(
@@ -97,19 +95,20 @@ def _dealt_out_in_loop(evidence: Evidence, key: str, ranks: list[list[Event]]) -
     )
 
 
+def _sampler_deals_out(evidence: Evidence, key: str) -> bool:
+    """Whether a sampler on each rank deals the samples out to all ranks."""
+    return all(state and state["num_replicas"] == evidence.ranks for state in sampler_states(evidence, key))
+
+
 def _skipped_by_all(evidence: Evidence) -> str:
     """What to tell of batches that the loop skips on each rank, as it would on one process."""
-    skipped = set.intersection(*(skipped_batches(evidence, rank) for rank in range(evidence.ranks)))
+    skipped = set.intersection(*skipped_batches(evidence))
     if not skipped:
         return ""
     key, passed, _ = min(skipped)
     count = sum(place[:2] == (key, passed) for place in skipped)
     given = sum((e["key"], e["passed"]) == (key, passed) for e in evidence.real.of(0, "batch"))
     return f"no backward pass follows {count} of {given} batches of pass {passed}: the loop skips them"
-
-
-def _disjoint(subsets: list[list[int]]) -> bool:
-    return len(set().union(*subsets)) == sum(len(set(subset)) for subset in subsets)
 
 
 def _used(evidence: Evidence, key: str, passed: int, ranks: list[list[Event]]) -> set[int] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Collection, Sequence
 
 from ..event_journal import Event
 from ..evidence import Evidence
@@ -21,7 +22,7 @@ def training_passes(evidence: Evidence) -> Passes:
         for event in evidence.real.of(rank, "batch"):
             if event["grad"] and event["key"] in trained:
                 found[event["key"], event["passed"]][rank].append(event)
-    skipped = [skipped_batches(evidence, rank) for rank in range(evidence.ranks)]
+    skipped = skipped_batches(evidence)
     return {place: _taken_in_turn(ranks, skipped) or ranks for place, ranks in found.items()}
 
 
@@ -29,21 +30,29 @@ def _taken_in_turn(ranks: list[list[Event]], skipped: list[set[Place]]) -> list[
     """The batches that each rank trains on, if no two ranks train on batches with one number; None otherwise."""
     used = [[e for e in events if _place(e) not in own] for events, own in zip(ranks, skipped, strict=True)]
     numbers = [{event["number"] for event in events} for events in used]
-    in_turn = any(skipped) and all(numbers) and len(set.union(*numbers)) == sum(map(len, numbers))
-    return used if in_turn else None
+    return used if any(skipped) and all(numbers) and disjoint(numbers) else None
 
 
-def skipped_batches(evidence: Evidence, rank: int) -> set[Place]:
-    """Batches that a rank is given in a pass that it trains on, and has no backward pass for.
+def disjoint(parts: Sequence[Collection[int]]) -> bool:
+    """Whether no number is in two of the parts."""
+    return len(set().union(*parts)) == sum(len(set(part)) for part in parts)
+
+
+def skipped_batches(evidence: Evidence) -> list[set[Place]]:
+    """By rank: batches that it is given in a pass that it trains on, and has no backward pass for.
 
     Where several backward passes follow a batch, batches may be read before they are used: then none is known to be
     skipped.
     """
+    return [_skipped(events) for events in evidence.real.events]
+
+
+def _skipped(events: Sequence[Event]) -> set[Place]:
     counts: dict[str, dict[Place, int]] = defaultdict(dict)
     last: dict[str, Place] = {}
     unfinished: dict[str, Place] = {}
     backwards = 0
-    for event in evidence.real.events[rank]:
+    for event in events:
         if event["kind"] == "batch" and event["grad"]:
             last = {**(last if not backwards else {}), event["key"]: _place(event)}
             unfinished[event["key"]] = _place(event)
@@ -63,8 +72,8 @@ def skipped_batches(evidence: Evidence, rank: int) -> set[Place]:
 
 def ranks_skip_other_batches(evidence: Evidence) -> bool:
     """Whether the ranks do not skip the same batches, so that one process skips others."""
-    skipped = [skipped_batches(evidence, rank) for rank in range(evidence.ranks)]
-    return any(own != skipped[0] for own in skipped)
+    first, *others = skipped_batches(evidence)
+    return any(own != first for own in others)
 
 
 def _place(event: Event) -> Place:

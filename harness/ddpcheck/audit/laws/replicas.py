@@ -298,14 +298,11 @@ def evaluated_models_are_equal(evidence: Evidence) -> LawVerdict:
 
 def _parts_with_the_trained(evidence: Evidence, name: str, together: tuple[Event, ...]) -> bool:
     """Whether all ranks change a parameter that was equal before the trained ones differed, as an average of them is."""
-    seen = [[_digest(evidence, each, name) for each in states] for states in _until(evidence, together)]
+    until = (each for each in states(evidence) if each[0]["step"] <= together[0]["step"])
+    seen = [[_digest(evidence, state, name) for state in each] for each in until]
     equal = any(None not in own and len(set(own)) == 1 for own in seen)
     changed = all(len({*own} - {None}) > 1 for own in zip(*seen, strict=True))
     return equal and changed and bool(different(together, "p"))
-
-
-def _until(evidence: Evidence, together: tuple[Event, ...]) -> list[tuple[Event, ...]]:
-    return [each for each in states(evidence) if each[0]["step"] <= together[0]["step"]]
 
 
 def _digest(evidence: Evidence, state: Event, name: str) -> str | None:
